@@ -30,6 +30,8 @@ _JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[a-z2-7]{5}")
 _SECOND = len("20260101-000000")
 _TASK_ID = re.compile(r"[a-z]{1,16}-[0-9]{1,6}")
 _LONGEST_SUMMARY = 1 << 16
+LARGEST = 1 << 28
+"""Bytes of a record, or of what is new among a job's events: no file of ours is so large."""
 LARGEST_OUTCOME = 16 * 1024 * 1024
 """Bytes of an ``outcome.json`` that are read."""
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
@@ -230,12 +232,77 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     write_aside(path, json.dumps(data, ensure_ascii=False).encode())
 
 
+class SpoiltFileError(OSError, ValueError):
+    """A file is there, and holds nothing that we have written."""
+
+
+def open_file(path: str | os.PathLike[str], *, links: bool = True) -> int:
+    """Open a file to read it; the job's own code can have put something else in its place.
+
+    No pipe is waited for, and no device read.
+
+    Parameters
+    ----------
+    path
+        The file.
+    links
+        Whether it may be a link to one.
+
+    Returns
+    -------
+    int
+        The descriptor.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing.
+    OSError
+        It cannot be opened, or is no file.
+    """
+    follow = 0 if links else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no file", str(path))
+
+
+def read_whole(path: Path, offset: int = 0) -> bytes:
+    """Read a file of ours from `offset` on.
+
+    Raises
+    ------
+    OSError
+        As `open_file`; or it is larger than any that we write.
+    """
+    with open(open_file(path), "rb") as file:
+        if os.fstat(file.fileno()).st_size - offset > LARGEST:
+            raise SpoiltFileError(errno.EFBIG, "it is larger than any file of ours", str(path))
+        file.seek(offset)
+        return file.read(LARGEST)
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None where the file is not there."""
+    """Read a JSON object; None where the file is not there.
+
+    Raises
+    ------
+    OSError
+        It cannot be read, see `read_whole`.
+    SpoiltFileError
+        It holds no JSON object; that is an `OSError` and a `ValueError`.
+    """
     try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
+        data: object = json.loads(read_whole(path))
     except FileNotFoundError:
         return None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, OSError):
+            raise
+        raise SpoiltFileError(errno.EBADMSG, f"it is no JSON: {error}", str(path)) from error
+    if not isinstance(data, dict):
+        raise SpoiltFileError(errno.EBADMSG, "it is no JSON object", str(path))
     return data
 
 
@@ -251,14 +318,8 @@ def read_foreign(path: Path, most: int) -> bytes:
     OSError
         It cannot be read, or is no file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most)
-    finally:
-        os.close(descriptor)
+    with open(open_file(path, links=False), "rb") as file:
+        return file.read(most)
 
 
 SPOILT = (
@@ -399,12 +460,13 @@ def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
     for group in of_one_second(_perhaps_named(home, ids, wanted)):
         named = []
         for job_id in group:
-            record = read_json(JobPaths(home, job_id).record)
-            # Workers have the name of the job that they work for, and are newer.
-            if not record or record["spec"].get("parent"):
-                continue
-            if record["spec"]["name"] == wanted and user in (None, record.get("user")):
-                named.append((record["created"], job_id))
+            with suppress(*SPOILT):  # that of another job is none of this one's business
+                record = read_json(JobPaths(home, job_id).record)
+                # Workers have the name of the job that they work for, and are newer.
+                if not record or record["spec"].get("parent"):
+                    continue
+                if record["spec"]["name"] == wanted and user in (None, record.get("user")):
+                    named.append((finite(record["created"][0]), job_id))
         if named:
             return JobPaths(home, max(named)[1])
     raise JobNotFoundError(
@@ -420,7 +482,7 @@ def _perhaps_named(home: Path, ids: Iterable[str], name: str) -> Iterator[str]:
     text = json.dumps(name, ensure_ascii=False).encode(errors="replace")
     for job_id in ids:
         try:
-            descriptor = os.open(f"{home}/jobs/{job_id}/status.json", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file(f"{home}/jobs/{job_id}/status.json")
         except OSError:  # being made, or being deleted
             continue
         try:

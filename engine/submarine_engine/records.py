@@ -10,21 +10,25 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_engine.errors import ConfigError, SubmarineError
+from submarine_engine.errors import ConfigError, JobError, SubmarineError
 from submarine_engine.events import Moment
 from submarine_engine.history import (
+    SPOILT,
     JobPaths,
     default_home,
     find_job,
+    finite,
     job_ids,
     job_user,
     of_one_second,
+    open_file,
     read_json,
     shown_user,
 )
 from submarine_engine.job import JobState
 
 _SECOND = len("20260101-000000")
+_LONGEST = 1 << 20  # bytes of a summary
 _HOLDS = (JobState.STARTING, JobState.RUNNING)
 
 if TYPE_CHECKING:
@@ -163,8 +167,9 @@ def _age(summary: JobSummary) -> float:
 def _read(home: Path, job_id: str) -> JobSummary | None:
     try:
         # Ten thousand of them: no JobPaths for each, and no second file.
-        with open(f"{home}/jobs/{job_id}/status.json", "rb") as file:  # noqa: PTH123 - likewise
-            data = json.loads(file.read())
+        descriptor = open_file(f"{home}/jobs/{job_id}/status.json")
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+            data = json.loads(file.read(_LONGEST))
         return JobSummary(
             id=job_id,
             name=str(data["name"]),
@@ -174,14 +179,14 @@ def _read(home: Path, job_id: str) -> JobSummary | None:
             gpus=int(data["gpus"] or 0),
             created=_moment(data["created"]),
             finished=_moment(data["finished"]),
-            parent=data.get("parent") or None,
+            parent=str(data["parent"]) if data.get("parent") else None,
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except SPOILT:
         return None  # being made, being deleted, or of a later release
 
 
 def _moment(data: list[float] | None) -> Moment | None:
-    return Moment(float(data[0]), float(data[1])) if data else None
+    return Moment(finite(data[0]), finite(data[1])) if data else None
 
 
 def _as_it_stands(summary: JobSummary, clusters: dict[str, Cluster]) -> JobSummary:
@@ -218,6 +223,8 @@ def open_job(wanted: str) -> Job:
     ------
     JobNotFoundError
         There is none, or several by that ending; or it is not of the user that the settings name.
+    JobError
+        Its record cannot be read.
     ConfigError
         The job is not over, and of a cluster that cannot be used here.
     """
@@ -226,7 +233,7 @@ def open_job(wanted: str) -> Job:
 
     home = default_home()
     paths = find_job(home, wanted, shown_user())
-    name = str((read_json(paths.record) or {}).get("cluster", "local"))
+    name = str(_record(paths).get("cluster", "local"))
     try:
         return Job(open_cluster(name), paths.job_id)
     except ConfigError as error:
@@ -239,9 +246,24 @@ def open_job(wanted: str) -> Job:
 
 
 def record_of(job_id: str, home: Path | None = None) -> dict[str, Any]:
-    """Return a job's ``record.json``; empty where it is not there."""
-    paths = JobPaths(home or default_home(), job_id)
-    return read_json(paths.record) or {}
+    """Return a job's ``record.json``; empty where it is not there, or cannot be read."""
+    try:
+        found = _record(JobPaths(home or default_home(), job_id))
+    except JobError:  # `open_job` says so; that of another job is none of this one's business
+        return {}
+    return found if isinstance(found.get("spec", {}), dict) else {}
+
+
+def _record(paths: JobPaths) -> dict[str, Any]:
+    try:
+        return read_json(paths.record) or {}
+    except OSError as error:
+        raise JobError(
+            f"the job's record cannot be read: {error.strerror or error}",
+            job_id=paths.job_id,
+            where=str(paths.record),
+            fix="see who has changed it; without it nobody can tell what the job was",
+        ) from error
 
 
 def job_name(job_id: str) -> str:

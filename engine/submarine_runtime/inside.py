@@ -11,6 +11,7 @@ another one by TLS, and each end shows the certificate of the application, which
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import select
@@ -64,8 +65,14 @@ _LOOK = 0.5  # seconds between two looks at the task, where no kernel tells of i
 _PATIENCE = 10.0  # seconds that who connects has to say what for
 _GRACE = 2.0  # seconds that what a client has left has to end in
 _LINGER = 5.0
+_PAUSE = 0.05
+_LONGEST = 200  # characters of what was asked for, in what is answered
 _CONNECT = 5.0
 _BACKLOG = 256
+_STRANGERS = 256
+"""Connections that nobody has proven to be the owner's; more wait until one of these is through."""
+_PROVEN_AFTER = 2 * _PATIENCE
+"""Seconds after which a connection that is still there is the owner's: a handshake, and a frame."""
 
 _CANNOT_RUN, _NOT_THERE = 126, 127  # as a shell has it
 _PR_SET_CHILD_SUBREAPER = 36
@@ -247,30 +254,42 @@ def serve(task: Task, listener: Listener) -> None:
     # What loses its parent becomes this process's child, so that nothing outlives the task.
     _adopt_orphans()
     wakes = _wake_at_ends()
-    handlers: set[int] = set()
+    handlers: dict[int, float] = {}  # by process, since when
     idle_since = time.monotonic()
     try:
         while task.lives and (handlers or time.monotonic() - idle_since < listener.idle):
             poll = select.poll()
-            poll.register(listener.socket, select.POLLIN)
+            young = time.monotonic() - _PROVEN_AFTER
+            if sum(since > young for since in handlers.values()) < _STRANGERS:
+                poll.register(listener.socket, select.POLLIN)
             poll.register(wakes, select.POLLIN)
             if task.watch >= 0:
                 poll.register(task.watch, select.POLLIN)
             ready = {descriptor for descriptor, _ in poll.poll(int(_LOOK * 1000))}
             if wakes in ready:
                 os.read(wakes, 4096)
-                handlers -= _reap()
+                for pid in _reap():
+                    handlers.pop(pid, None)
                 idle_since = time.monotonic()
             if listener.socket.fileno() in ready:
-                connection, _ = listener.socket.accept()
-                if pid := os.fork():
-                    handlers.add(pid)
-                    connection.close()
-                else:
-                    _handle(task, listener, connection)
+                try:
+                    if pid := _begin_handler(task, listener):
+                        handlers[pid] = time.monotonic()
+                except OSError:  # the caller left, or the machine has no room for one more now
+                    time.sleep(_PAUSE)
     finally:
         listener.close()
         _end_descendants(0.0)
+
+
+def _begin_handler(task: Task, listener: Listener) -> int:
+    """Serve the next connection in a process of its own, which is returned."""
+    connection, _ = listener.socket.accept()
+    with connection:
+        pid = os.fork()
+        if pid == 0:
+            _handle(task, listener, connection)
+        return pid
 
 
 def _handle(task: Task, listener: Listener, connection: socket.socket) -> NoReturn:
@@ -368,7 +387,7 @@ class _Session:
 
     def _connect(self, port: object) -> None:
         if not isinstance(port, int) or not 0 < port < 1 << 16:
-            raise _RefusedError(f"{port!r} is no port")
+            raise _RefusedError(f"{repr(port)[:_LONGEST]} is no port")
         try:
             self._port = socket.create_connection(("localhost", port), _CONNECT)
         except OSError as error:
@@ -397,8 +416,9 @@ class _Session:
                         self._into = writes
                     kept.append(writes if kind else reads)
             self._child = _spawn(argv, environment, self._task.workdir, kept)
-        except (OSError, ValueError) as error:  # ValueError: a NUL among the words
-            raise _RefusedError(f"{argv[0]!r} cannot be run: {_why(error)}") from error
+        except OSError as error:
+            word = repr(argv[0])[:_LONGEST]
+            raise _RefusedError(f"{word} cannot be run: {_why(error)}") from error
         finally:
             for descriptor in set(kept):
                 os.close(descriptor)
@@ -551,6 +571,8 @@ def _spawn(
             os.execvpe(argv[0], list(argv), dict(environment))  # noqa: S606 - words, and no shell
         except OSError as error:
             os.write(says, str(error.errno).encode())
+        except ValueError:  # a NUL among the words, or half a character
+            os.write(says, str(errno.EINVAL).encode())
         finally:
             os._exit(_NOT_THERE)
     os.close(says)
@@ -562,10 +584,10 @@ def _spawn(
     return pid
 
 
-def _why(error: OSError | ValueError) -> str:
+def _why(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"{NO_PROGRAM}, or the task's folder is gone"
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    return error.strerror or str(error)
 
 
 # Processes.

@@ -22,6 +22,8 @@ last worker.
 
 _LOOPBACK = "127.0.0.1"
 _EVERY = 0.1
+_MOST = 500
+"""Who may be asking at once; more are sent away, and ask again."""
 _LONGEST_CALL = 10.0
 
 
@@ -48,6 +50,7 @@ class Trackers:
         self._listens = _LOOPBACK if near else "0.0.0.0"  # noqa: S104 - workers are elsewhere
         self._ports: list[int] = []
         self._newest: Any = None
+        self._room = threading.BoundedSemaphore(_MOST)
         if world > 1:
             server = socket.create_server((self._listens, port), backlog=world)
             threading.Thread(
@@ -68,16 +71,30 @@ class Trackers:
 
     def _serve(self, server: socket.socket) -> None:
         while True:
-            connection, _ = server.accept()
+            try:
+                connection, _ = server.accept()
+            except OSError:  # the caller left, or too many files are open: it passes
+                time.sleep(_EVERY)
+                continue
+            if not self._room.acquire(blocking=False):
+                connection.close()
+                continue
             # One each: whoever connects and says nothing would have all workers wait.
-            threading.Thread(target=self._tell, args=(connection,), daemon=True).start()
+            try:
+                threading.Thread(target=self._tell, args=(connection,), daemon=True).start()
+            except RuntimeError:  # the machine starts no more threads now; who asks asks again
+                self._room.release()
+                connection.close()
 
     def _tell(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError, ValueError):
-            connection.settimeout(_LONGEST_CALL)
-            number = int(connection.recv(20))
-            if 0 <= number < len(self._ports):
-                connection.sendall(b"%d" % self._ports[number])
+        try:
+            with connection, suppress(OSError, ValueError):
+                connection.settimeout(_LONGEST_CALL)
+                number = int(connection.recv(20))
+                if 0 <= number < len(self._ports):
+                    connection.sendall(b"%d" % self._ports[number])
+        finally:
+            self._room.release()
 
 
 _own: list[Trackers] = []

@@ -334,6 +334,9 @@ _IMPORTS_TAKE = 900
 _LOOK = 5.0
 _LOOK_OF_JOB = 30.0
 _NAP = 0.0005
+_PAUSE = 0.05
+_BAD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
+"""What a question that is none may raise."""
 _PATIENCE = 2.0
 _LONGEST = 1 << 24
 _MOST_DESCRIPTORS = 250
@@ -613,7 +616,11 @@ class _Zygote:
                 self._end()
             if not poll.poll(max(1, int(min(left, _LOOK) * 1000))):
                 continue
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # who asked has gone, or too many files are open
+                time.sleep(_PAUSE)
+                continue
             task = self._answer(connection, (listener.close,))
             if task is not None:
                 return task
@@ -631,7 +638,7 @@ class _Zygote:
                 continue
             try:
                 asked, descriptors = _receive(connection)
-            except (OSError, ValueError, TypeError, struct.error):  # it has gone
+            except _BAD:  # it has gone
                 os._exit(0)
             self._reap()
             task = self._fork_task(connection, asked, descriptors, supervisor)
@@ -775,7 +782,7 @@ class _Zygote:
                 return None
             with _quiet():
                 pid = os.fork()
-        except (OSError, ValueError, KeyError, TypeError, struct.error):
+        except _BAD:
             return None
         finally:
             if pid:  # else this process would go on to hold the job's GPUs
@@ -940,7 +947,10 @@ def _read(connection: socket.socket, head: bytes) -> dict[str, Any]:
     if length > _LONGEST:
         raise ValueError(length)
     data = bytearray()
+    until = time.monotonic() + _PATIENCE  # while it is read nobody else's is
     while len(data) < length:
+        if time.monotonic() > until:
+            raise TimeoutError(length)
         piece = connection.recv(length - len(data))
         if not piece:
             raise ConnectionError("it went away")

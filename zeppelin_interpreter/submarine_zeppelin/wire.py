@@ -17,8 +17,9 @@ import thriftpy2
 from submarine_engine.errors import ConfigError
 from thriftpy2.protocol import TBinaryProtocolFactory
 from thriftpy2.thrift import TClient, TException, TProcessor
-from thriftpy2.transport import TBufferedTransportFactory, TSocket
+from thriftpy2.transport import TBufferedTransportFactory, TMemoryBuffer, TSocket
 
+from submarine_zeppelin.calls import BadCallError, Calls
 from submarine_zeppelin.outputs import TEXT, Message
 from submarine_zeppelin.peers import Callers
 
@@ -43,6 +44,7 @@ PROTOCOL = TBinaryProtocolFactory(strict_read=True, strict_write=True)
 TRANSPORT = TBufferedTransportFactory()
 _BACKLOG = 128
 _PATIENCE = 5_000  # milliseconds
+_LONGEST_LINE = 500
 _PAUSE = 0.05
 
 
@@ -132,13 +134,23 @@ def _answer(
         client.close()
         return
     transport = TRANSPORT.get_transport(TSocket(sock=client))
-    protocol = PROTOCOL.get_protocol(transport)
+    answers = PROTOCOL.get_protocol(transport)
+    calls = Calls(client)
     try:
         while True:
-            processor.process(protocol, protocol)
+            call = PROTOCOL.get_protocol(TMemoryBuffer(calls.next()))
+            client.settimeout(None)  # an answer may be taken slowly
+            processor.process(call, answers)
             delivered()
-    except (OSError, EOFError, ValueError, TException, MemoryError):
-        transport.close()
+    except (OSError, EOFError):  # the caller left
+        pass
+    except BadCallError as error:
+        log(f"a call cannot be read: {error}")
+    except Exception as error:  # noqa: BLE001 - of the library, or what it is handed: whatever it is
+        log(f"a call cannot be answered: {type(error).__name__}: {error}"[:_LONGEST_LINE])
+    finally:
+        with suppress(OSError):
+            transport.close()
 
 
 class EventServer:

@@ -21,7 +21,7 @@ from submarine_engine.events import (
     Question,
     display_from_json,
 )
-from submarine_engine.history import JobPaths
+from submarine_engine.history import SPOILT, JobPaths, open_file, read_json
 from submarine_engine.masking import masker_of
 
 DISPLAYS = "displays"
@@ -165,8 +165,7 @@ def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: b
     origins = _origins(paths, task)
     masker = masker_of(paths.root)
     position = offset
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
+    with open(open_file(path, links=False), "rb") as file:  # noqa: PTH123 - a descriptor, not a path
         file.seek(offset)
         while position < size and (position == offset or position - offset < limit):
             line = file.readline(_LARGEST_FRAME)
@@ -189,12 +188,12 @@ def _read_frames(paths: JobPaths, task: str, offset: int, limit: int, *, over: b
 def _origins(paths: JobPaths, task: str) -> list[dict[str, int]]:
     """Return at which bytes the logs of each container of a task begin, where it had several."""
     try:
-        noted = json.loads(paths.task(task).origins.read_bytes())
+        noted = read_json(paths.task(task).origins) or {}
         return [
             {name: int(found.get(name, 0)) for name in (*_STREAMS, DISPLAYS)}
             for found in noted.values()
         ]
-    except (OSError, ValueError, TypeError, AttributeError):
+    except SPOILT:
         return []
 
 
@@ -269,7 +268,7 @@ def _read(paths: JobPaths, log: _Log, begin: int, end: int, *, hold: bool) -> Lo
 
 
 def _bytes(path: os.PathLike[str], offset: int, size: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = open_file(path, links=False)
     try:
         return os.pread(descriptor, size, offset)
     finally:

@@ -40,11 +40,14 @@ from submarine_engine.events import (
 )
 from submarine_engine.history import (
     RECORD_VERSION,
+    SPOILT,
     JobPaths,
+    SpoiltFileError,
     check_home,
     make_private,
     new_job_id,
     read_json,
+    read_whole,
     shown_user,
     write_aside,
     write_json,
@@ -206,14 +209,12 @@ def read_events(path: Path, offset: int = 0) -> tuple[list[tuple[Event, int]], i
     OSError
         The file cannot be read.
     """
-    with path.open("rb") as file:
-        file.seek(offset)
-        data = file.read()
+    data = read_whole(path, offset)
     data = data[: data.rfind(b"\n") + 1]
     found = []
     place = offset
     for line in data.splitlines(keepends=True):
-        with suppress(ValueError, KeyError, TypeError, AttributeError):
+        with suppress(*SPOILT):
             found.append((event_from_json(json.loads(line)), place))
         place += len(line)
     return found, offset + len(data)
@@ -253,7 +254,7 @@ class StatusCache:
         Raises
         ------
         OSError
-            The job's folder is gone, or cannot be read.
+            The job's folder is gone, or cannot be read, or its events are no more.
         """
         now = paths.events.stat()
         seen = self._seen.pop(paths.job_id, None)
@@ -263,6 +264,8 @@ class StatusCache:
             found, end = read_events(paths.events, seen.offset)
             status = fold((event for event, _ in found), seen.status)
             seen = _CachedStatus(now.st_ino, end, status)
+        if not seen.status.tasks:  # the first event came with the folder
+            raise SpoiltFileError(errno.EBADMSG, "no event of ours is in it", str(paths.events))
         self._seen[paths.job_id] = seen
         while len(self._seen) > _MOST_CACHED:
             self._seen.popitem(last=False)

@@ -7,13 +7,16 @@ import json
 import os
 import re
 import secrets
+import socket
 import stat
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -61,6 +64,31 @@ class _Route(NamedTuple):
 Answer = Callable[[_Route], None]
 
 
+class _Timely(RawIOBase):
+    """What a connection sends within some seconds: a byte now and then would hold it for ever."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._seconds = connection, seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to count anew."""
+        self._until = time.monotonic() + self._seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - a buffer
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the request did not come to its end")
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(self._seconds)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers one connection of a `LogPages` server."""
 
@@ -78,6 +106,18 @@ class Handler(BaseHTTPRequestHandler):
         """Cancel a job; whoever knows the path may, from any page."""
         self.close_connection = True  # whatever body comes is not read
         self._answer({"cancel": self._cancel})
+
+    def setup(self) -> None:
+        """Read what comes in time alone."""
+        super().setup()
+        self.rfile.close()
+        self._timely = _Timely(self.connection, self.timeout)
+        self.rfile = BufferedReader(self._timely)
+
+    def handle_one_request(self) -> None:
+        """Answer one request; it has to be here as soon as a connection may rest."""
+        self._timely.begin()
+        super().handle_one_request()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         """Say nothing: a library does not print."""
@@ -212,6 +252,8 @@ def page(nonce: str) -> str:
 
 
 _STREAMS = ("stdout", "stderr")
+_MOST = 128
+"""Connections at once: a page has one or two. All users of the machine can open some."""
 _servers: dict[tuple[int, Path, str], LogPages] = {}
 _starting = threading.Lock()
 
@@ -232,6 +274,7 @@ class LogPages(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -244,7 +287,29 @@ class LogPages(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(24)
         self._cluster = cluster
         self._home = home
+        self._room = threading.BoundedSemaphore(_MOST)
         threading.Thread(target=self.serve_forever, name="submarine-logs", daemon=True).start()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's
+        """Answer a connection in a thread of its own, unless there are too many."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - likewise
+        """Answer it; what it breaks is nothing for the notebook's page."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - likewise
+        """Say nothing: who has connected left, or is a stranger."""
 
     def is_called(self, host: str) -> bool:
         """Return whether a request may carry this ``Host``: a page of another name may not."""
