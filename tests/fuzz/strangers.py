@@ -17,7 +17,7 @@ from typing import NamedTuple
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-SHORT, FEW = 100, 20
+SHORT, FEW = 30, 10
 """Strangers that come to a listener in `make test`; to one that starts a program for each."""
 
 _ANSWER = 0.02  # seconds: who breaks a rule is seldom answered
