@@ -72,7 +72,7 @@ pytest-frameworks: $(FRAMEWORKS)/.frameworks
 		tests/yarn/kills/test_yarn_kills_trainings.py
 
 services: $(VENV)/.dev $(VENV)/.lab
-	scripts/require chromium mvn=maven
+	scripts/require chromium mvn=maven slurmctld=slurm-wlm munged=munge
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.hadoop"]
+pytest_plugins = ["tests.hadoop", "tests.slurm_own"]
 
 # A busy machine is no failure. The same commit gives the same examples, fifty of a property: what
 # is found once is found each time. Only `make test-long` looks for new ones, and what it finds
@@ -33,6 +33,7 @@ GROUPS = {
     "home_of_its_own": "clusters of their own",
     "hub": "JupyterHub",
     "secure_yarn": "the secure cluster",
+    "slurm": "the Slurm",
     "yarn": "the cluster",
     "zeppelin": "Zeppelin",
     "zeppelin_of_its_own": "Zeppelins of their own",

@@ -26,6 +26,7 @@ _KINDS = {"name", "path", "count", "memory", "switch"}
 # Those that come with Submarine are there without a search through the installed packages.
 _BUILT_IN = {
     "local": "submarine_engine.clusters.local.options",
+    "slurm": "submarine_engine.clusters.slurm.options",
     "yarn": "submarine_engine.clusters.yarn.options",
 }
 _TAKEN = {"cluster", *(said.name for kind in (JobSpec, Resources) for _, said in options_of(kind))}

@@ -51,12 +51,23 @@ One YARN cluster runs its tests one after the other, and each starts JVMs or con
 """
 
 
+SHORT_ON_SLURM = {
+    "test_a_job_tells_its_whole_life_in_order",
+    "test_value_and_variables_come_home",
+    "test_the_account_adds_up_while_jobs_come_and_go",
+    "test_a_queued_job_is_cancelled_without_ever_holding_a_gpu",
+    "test_workers_begin_together_and_find_each_other",
+}
+"""One of each kind, about ten seconds together; all others are for `make test-long`."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave to `make test-long` on YARN what is slow there and nothing of YARN's own."""
+    """Leave to `make test-long` what is slow on a real cluster and nothing of its own."""
     for item in items:
-        on_yarn = getattr(item, "callspec", None) and item.callspec.params.get("cluster") == "yarn"
-        if on_yarn and item.originalname in LONG_ON_YARN:
+        name = item.callspec.params.get("cluster") if hasattr(item, "callspec") else None
+        on_yarn = name == "yarn" and item.originalname in LONG_ON_YARN
+        if on_yarn or (name == "slurm" and item.originalname not in SHORT_ON_SLURM):
             item.add_marker(pytest.mark.long)
 
 
@@ -96,6 +107,7 @@ def use_backend(monkeypatch, site, entry_point, options=""):
     params=[
         "local",
         pytest.param("hosts", marks=pytest.mark.service),  # `make check` has tests/clusters
+        "slurm",
         "yarn",
     ]
 )
@@ -106,7 +118,7 @@ def cluster(request, tmp_path, monkeypatch):
     home = tmp_path / "home"
     if request.param != "local":
         home = request.getfixturevalue(
-            {"yarn": "shared_home", "hosts": "hosts_home"}[request.param]
+            {"yarn": "shared_home", "hosts": "hosts_home", "slurm": "slurm_home"}[request.param]
         )
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to

@@ -46,7 +46,7 @@ def marks(layout: Layout, daemon: str) -> list[str]:
 def find_daemons(layout: Layout) -> dict[str, int]:
     """Return the pids of a cluster's daemons by name."""
     found = {}
-    for pid in _own_pids():
+    for pid in own_pids():
         if name := _daemon_name(pid, layout):
             found[name] = pid
     return found
@@ -58,8 +58,8 @@ def end_daemon(layout: Layout, name: str, number: int = signal.SIGKILL) -> bool:
     With a signal that may be caught, the wait ends after half a minute.
     """
     return all(
-        _end(pid, lambda pid: _daemon_name(pid, layout) == name, number)
-        for pid in list(_own_pids())
+        end_process(pid, lambda pid: _daemon_name(pid, layout) == name, number)
+        for pid in list(own_pids())
         if _daemon_name(pid, layout) == name
     )
 
@@ -75,7 +75,7 @@ def end_containers(layout: Layout) -> None:
         Some are still there after half a minute.
     """
     end = time.monotonic() + _END_PATIENCE
-    while found := [pid for pid in _own_pids() if _is_container(pid, layout)]:
+    while found := [pid for pid in own_pids() if _is_container(pid, layout)]:
         if time.monotonic() > end:
             raise ClusterError(
                 f"processes of the cluster's containers do not end: {', '.join(map(str, found))}",
@@ -83,11 +83,21 @@ def end_containers(layout: Layout) -> None:
                 fix="see what they wait for (`ps`), then say `submarine cluster down` again",
             )
         for pid in found:
-            _end(pid, lambda pid: _is_container(pid, layout))
+            end_process(pid, lambda pid: _is_container(pid, layout))
 
 
-def _end(pid: int, ours: Callable[[int], bool], number: int = signal.SIGKILL) -> bool:
-    """Signal `pid` if it is `ours`, and wait for its end; whether it is gone."""
+def end_process(pid: int, ours: Callable[[int], bool], number: int = signal.SIGKILL) -> bool:
+    """Signal a process if it is ours, and wait for its end; whether it is gone.
+
+    Parameters
+    ----------
+    pid
+        Which.
+    ours
+        Asked once more when no other process can have its number.
+    number
+        The signal's.
+    """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -104,7 +114,7 @@ def _end(pid: int, ours: Callable[[int], bool], number: int = signal.SIGKILL) ->
         os.close(handle)
 
 
-def _own_pids() -> Iterator[int]:
+def own_pids() -> Iterator[int]:
     """Yield the processes of this user, but for this one."""
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
@@ -114,7 +124,7 @@ def _own_pids() -> Iterator[int]:
 
 
 def _daemon_name(pid: int, layout: Layout) -> str | None:
-    arguments = _strings(pid, "cmdline")
+    arguments = strings_of(pid, "cmdline")
     if str(realm.pid_file(layout)) in arguments and Path(arguments[0]).name == KDC_PROGRAM:
         return KDC
     if marks(layout, "")[0] not in arguments:
@@ -130,14 +140,21 @@ def _is_container(pid: int, layout: Layout) -> bool:
     has its script in the NodeManager's.
     """
     nodes = f"{layout.data}/nodemanager-"
-    if any(entry.startswith(f"LOCAL_DIRS={nodes}") for entry in _strings(pid, "environ")):
+    if any(entry.startswith(f"LOCAL_DIRS={nodes}") for entry in strings_of(pid, "environ")):
         return True
-    arguments = _strings(pid, "cmdline")
+    arguments = strings_of(pid, "cmdline")
     shell = bool(arguments) and Path(arguments[0]).name in ("bash", "sh")
     return shell and any(argument.startswith(nodes) for argument in arguments[1:])
 
 
-def _strings(pid: int, file: str) -> list[str]:
+def strings_of(pid: int, file: str) -> list[str]:
+    """Return what a file of a process holds between NUL bytes; empty where that is not ours to see.
+
+    Parameters
+    ----------
+    file
+        Of its folder in ``/proc``: ``cmdline``, ``environ``.
+    """
     try:
         content = Path(f"/proc/{pid}/{file}").read_bytes()
     except OSError:  # gone, or not ours to see

@@ -1,4 +1,7 @@
-"""What the verbs ``cluster …`` do: a Hadoop cluster of one's own, started, shown and ended."""
+"""What the verbs ``cluster …`` do: a cluster of one's own, started, shown and ended.
+
+That is a Hadoop unless a Slurm is meant, see `submarine_engine.installer.slurm_verbs`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from submarine_engine.cli.output import FAILED, OK, Output
 from submarine_engine.clusters.yarn.hadoop import find_conf
 from submarine_engine.command.parser import Command
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted
+from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted, slurm_verbs
 from submarine_engine.installer.plan import DEFAULT_NAME
 from submarine_engine.installer.realm import REALM, users
+from submarine_engine.installer.slurm import SlurmCluster
 
 _PIECE = 1 << 20
 _TRUST = (
@@ -25,6 +29,8 @@ _NAP = 0.2
 
 def up(command: Command, output: Output) -> int:
     """Start a cluster; return when a job could run."""
+    if (slurm := slurm_verbs.meant(command)) is not None:
+        return slurm_verbs.up(slurm, command, output)
     given = command.values
     cluster = _cluster(command)
     plan = cluster.up(
@@ -69,6 +75,8 @@ def _other(cluster: HadoopCluster) -> str:
 
 def env(command: Command, output: Output) -> int:
     """Write what to set, for ``eval``."""
+    if (slurm := slurm_verbs.meant(command)) is not None:
+        return slurm_verbs.env(slurm, output)
     cluster = _cluster(command)
     if output.json:
         output.data(cluster.environment())
@@ -79,6 +87,8 @@ def env(command: Command, output: Output) -> int:
 
 def status(command: Command, output: Output) -> int:
     """Show the daemons, and whether a job could run."""
+    if (slurm := slurm_verbs.meant(command)) is not None:
+        return slurm_verbs.status(slurm, output)
     cluster = _cluster(command)
     daemons = cluster.daemons()
     problems = cluster.problems() if daemons else [f"there is no cluster {cluster.name!r}"]
@@ -101,7 +111,7 @@ def status(command: Command, output: Output) -> int:
 
 def logs(command: Command, output: Output) -> int:
     """Write the log of a daemon, or list the logs."""
-    cluster = _cluster(command)
+    cluster = slurm_verbs.meant(command) or _cluster(command)
     wanted = command.values.get("daemon")
     if wanted is not None:
         return _write_log(cluster.daemon(wanted).log, output, follow="follow" in command.values)
@@ -119,7 +129,7 @@ def logs(command: Command, output: Output) -> int:
 
 def down(command: Command, output: Output) -> int:
     """End the cluster and remove all of it."""
-    cluster = _cluster(command)
+    cluster = slurm_verbs.meant(command) or _cluster(command)
     there = cluster.down()
     if output.json:
         output.data({"name": cluster.name, "was_there": there})
@@ -134,7 +144,7 @@ def _cluster(command: Command) -> HadoopCluster:
     return HadoopCluster(name=name) if name else HadoopCluster()
 
 
-def _known(cluster: HadoopCluster) -> list[DaemonStatus]:
+def _known(cluster: HadoopCluster | SlurmCluster) -> list[DaemonStatus]:
     """Return the daemons of a cluster that is there; `ClusterError` where it is not."""
     return cluster.daemons() if cluster.plan else []
 

@@ -1,4 +1,4 @@
-"""The verbs ``cluster …``: a YARN cluster of one's own on this machine."""
+"""The verbs ``cluster …``: a YARN cluster, or a Slurm, of one's own on this machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from submarine_engine.command.grammar import Group, Verb
 from submarine_engine.command.options import COUNT, IN_TERMINAL, NAME, SWITCH, Argument, Option
 
 _HANDLERS = "submarine_engine.clusters.yarn.own_cluster"
-_NAME = Option("name", NAME, "What the cluster is called; yarn unless given.")
+_NAME = Option("name", NAME, "What the cluster is called; yarn (or slurm) unless given.")
 
-GROUP = Group("cluster", "Have a YARN cluster of your own on this machine.",
+GROUP = Group("cluster", "Have a YARN cluster, or a Slurm, of your own on this machine.",
     Verb("cluster up",
-        "Start a YARN cluster of your own on this machine; return when a job could run.",
+        "Start a cluster of your own on this machine; return when a job could run.",
+        Argument("kind", NAME, "yarn, unless given, or slurm.", required=False),
         Option("gpus", COUNT,
             "GPUs of each node; this machine's own, or four declared ones, unless given."),
-        Option("nodes", COUNT, "NodeManagers; one unless given."),
+        Option("nodes", COUNT, "Nodes; one unless given."),
         Option("hdfs", SWITCH,
             "Whether there is an HDFS; there is unless false. Also --no-hdfs: the cluster's files "
             "are this machine's."),
@@ -21,11 +22,11 @@ GROUP = Group("cluster", "Have a YARN cluster of your own on this machine.",
             "Whether it asks for Kerberos, of a realm of its own, with users alice and bob beside "
             "you; not unless given."),
         _NAME,
-        details="Real Hadoop daemons on loopback, from jars that Maven fetches once. What is up "
-            "stays as it is, and what was interrupted is finished. The daemons stay until `cluster "
-            "down`.",
+        details="Real Hadoop daemons on loopback, from jars that Maven fetches once, or an "
+            "installed Slurm's. What is up stays as it is, and what was interrupted is finished. "
+            "The daemons stay until `cluster down`.",
         examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three",
-            "cluster up --secure"),
+            "cluster up --secure", "cluster up slurm --nodes 2"),
         surfaces=IN_TERMINAL, run=f"{_HANDLERS}:up"),
     Verb("cluster env", "Write what to set so that programs find the cluster, for `eval`.",
         _NAME, examples=("cluster env",), surfaces=IN_TERMINAL, run=f"{_HANDLERS}:env"),

@@ -1,0 +1,217 @@
+"""Slurm as a backend: what a job may ask for, whose the GPUs are, and what its jobs share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.clusters import saving
+from submarine_engine.clusters.backend import Backend, KeptJob
+from submarine_engine.clusters.base import Gpu, GpuShare
+from submarine_engine.clusters.environment import file_address, refuse_reserved
+from submarine_engine.clusters.saving import FolderStorage, FolderTarget, MessageHook
+from submarine_engine.clusters.slurm.client import (
+    FINAL,
+    Node,
+    Slurm,
+    find_conf,
+)
+from submarine_engine.clusters.slurm.sbatch import NOTE, arguments, job_name, partition_of
+from submarine_engine.clusters.slurm.state import SlurmState
+from submarine_engine.config import load_config
+from submarine_engine.errors import (
+    ClusterError,
+    ConfigError,
+    ResourcesError,
+    SubmissionError,
+    UnsupportedError,
+)
+from submarine_engine.history import JobPaths, read_json
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.base import Saved
+    from submarine_engine.clusters.saving import Asked
+    from submarine_engine.clusters.slurm.request import SlurmRequest
+    from submarine_engine.job import JobSpec, Role
+
+_INHERITED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH",
+    "MPLBACKEND",
+)  # fmt: skip
+"""What tasks have of the submitter's environment: none of it is a secret."""
+
+_NOTHING = "#!/bin/sh\n"
+_WOULD_WAIT = ("not available", "nodes required", "reserved for jobs")
+
+
+class SlurmBackend(Backend):
+    """Jobs of a Slurm cluster, whose nodes see the folder that jobs are kept in.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept, see `default_home`.
+
+    Raises
+    ------
+    ConfigError
+        There is no Slurm here.
+    """
+
+    name = "slurm"
+    title = "Slurm"
+    no_gpus = "see `sinfo -o '%P %G'`; GPUs that Slurm shall share out are gres of its nodes"
+    idle = 5.0  # a keeper keeps nothing warm here
+    frames_within = 10.0  # shared disks show late what is new
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.slurm = Slurm()
+        tasks = home / self.name / self.key / "tasks"
+        self.state = SlurmState(self.slurm, tasks, self.submit_queue)
+
+    @classmethod
+    def configured(cls) -> bool:
+        """Return whether there is a Slurm to use."""
+        try:
+            return find_conf() is not None
+        except ConfigError:  # it is told where the cluster is used
+            return False
+
+    @property
+    def key(self) -> str:
+        """What tells one Slurm from another."""
+        return self.slurm.fingerprint
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what the cluster cannot do, and fill in what was left to it."""
+        refuse_reserved(spec.env)
+        if spec.docker_image:
+            raise UnsupportedError(
+                "jobs on Slurm run in no container image yet",
+                where="--docker_image",
+                fix="leave it out: they run with this environment's Python, on the shared disk",
+            )
+        file_address(spec.input_path or "", "--input_path")
+        file_address(spec.checkpoint_path or "", "--checkpoint_path")
+        one = (replace(r, resources=replace(r.resources, gpus=1)) for r in spec.roles)
+        both = zip(spec.roles, one, strict=True)
+        roles = tuple(new if r.resources.gpus is None else r for r, new in both)
+        spec = replace(spec, roles=roles)
+        partition, nodes = partition_of(spec), self.slurm.nodes()
+        if partition is not None and partition not in (known := self.slurm.partitions()):
+            raise UnsupportedError(
+                f"Slurm has no partition {partition!r}",
+                where="--queue" if spec.queue else "slurm_partition",
+                fix=f"choose one of {', '.join(known)}",
+            )
+        usable = [node for node in nodes if partition is None or partition in node.partitions]
+        for role in spec.roles:
+            _check_size(role, usable)
+        self._try_out(spec)
+        return spec
+
+    def _try_out(self, spec: JobSpec) -> None:
+        """Have Slurm itself say what is wrong: an account, a limit, a constraint."""
+        try:
+            self.slurm.try_out(arguments(spec.smallest, "submarine-check"), _NOTHING)
+        except SubmissionError as error:  # a node that is down now may be up when it runs
+            if not any(word in str(error).lower() for word in _WOULD_WAIT):
+                raise
+
+    def prepare(
+        self,
+        spec: JobSpec,  # noqa: ARG002 - it is the same for all
+        bundle: Bundle,  # noqa: ARG002 - likewise
+        tell: Callable[[str], object],  # noqa: ARG002 - nothing takes long
+    ) -> dict[str, Any]:
+        """Note which Python tasks run by, and what they have of this process's environment."""
+        python = load_config().value("slurm_python") or sys.executable
+        outer = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        paths = (str(Path(python).parent), outer.get("PATH", os.defpath))
+        return {"python": python, "outer": {**outer, "PATH": os.pathsep.join(paths)}}
+
+    def gpus(self, held: Mapping[str, str]) -> list[Gpu]:
+        """Return the GPUs of all nodes and who holds each, as Slurm accounts them."""
+        ours = {container.partition("/")[0]: job for container, job in held.items()}
+        holders = self.state.holders(self.slurm.jobs(mine=False))
+        found = []
+        for node in self.slurm.nodes():
+            for index in range(node.gpus):
+                job = holders.get((node.name, index))
+                if job is None and not node.usable:
+                    words = f"nobody: the node is {node.state.lower()}"
+                else:
+                    words = f"{job.user}: job {job.id} {job.name}" if job else ""
+                found.append(
+                    Gpu(
+                        id=f"{node.name}:{index}",
+                        name=node.gpu_type or "GPU",
+                        host=node.name,
+                        job_id=ours.get(str(job.leader)) if job else None,
+                        holder=words or None,
+                        queue=job.partition if job else None,
+                    )
+                )
+        return found
+
+    def gpu_shares(self) -> list[GpuShare]:
+        """Return what every node and every partition has of the GPUs."""
+        free: dict[str, int] = {}
+        for gpu in self.gpus({}):
+            free[gpu.host] = free.get(gpu.host, 0) + (gpu.held_by is None)
+        nodes = [node for node in self.slurm.nodes() if node.gpus]
+        shares = [GpuShare("node", one.name, free.get(one.name, 0), one.gpus) for one in nodes]
+        for partition in sorted({name for node in nodes for name in node.partitions}):
+            part = [node for node in nodes if partition in node.partitions]
+            total = sum(node.gpus for node in part)
+            some = sum(free.get(node.name, 0) for node in part)
+            shares.append(GpuShare("queue", partition, some, total))
+        return shares
+
+    def save(self, asked: Asked, path: str) -> Saved:
+        """Bring the model of a running job to a folder."""
+        record = read_json(asked.paths.record) or {}
+        kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
+        storage = FolderStorage(kept) if kept else None
+        noted = read_json(asked.paths.root / NOTE) or {}
+        place = self.state.place(asked.paths.job_id, int(noted.get("attempt", 1)))
+        return saving.save(
+            asked, FolderTarget(Path(path)), MessageHook(asked, lambda task: place / task), storage
+        )
+
+    def request(self, job: KeptJob) -> SlurmRequest:
+        """Return what asks for a job and follows it."""
+        from submarine_engine.clusters.slurm.request import SlurmRequest  # noqa: PLC0415 - keepers'
+
+        return SlurmRequest(self.state, job)
+
+    def give_up(self, paths: JobPaths) -> None:
+        """End what Slurm has of a job that cannot be followed."""
+        prefix = job_name(paths.job_id, "")
+        for job in self.slurm.jobs(mine=True):
+            if job.name.startswith(prefix) and job.state not in FINAL:
+                with suppress(ClusterError):
+                    self.slurm.cancel(job.leader)
+
+
+def _check_size(role: Role, nodes: Sequence[Node]) -> None:
+    """Refuse a task that fits no node at all."""
+    asked = role.resources
+    for count, what, most in (
+        (asked.gpus, "GPUs", max((node.gpus for node in nodes), default=0)),
+        (asked.memory, "MiB of memory", max((node.memory for node in nodes), default=0)),
+        (asked.vcores, "vcores", max((node.cores for node in nodes), default=0)),
+    ):
+        if count and count > most:
+            raise ResourcesError(
+                f"the job asks for {count} {what} on one node, and the largest one has {most}",
+                where=role.name,
+                fix="ask for less, or for more tasks (--num_workers); `sinfo -N -o '%N %G %m %c'`",
+            )

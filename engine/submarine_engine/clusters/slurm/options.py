@@ -1,0 +1,74 @@
+"""What only this cluster knows: options of a job, and settings."""
+
+from __future__ import annotations
+
+from submarine_engine.declared import Declared
+from submarine_engine.job import JOB_GROUP, OptionInfo
+from submarine_engine.settings import Key, read_name, read_path
+
+SLURM_CONF = Key(
+    name="slurm_conf",
+    help="Slurm's configuration file, unless SLURM_CONF names one.",
+    default=lambda: None,
+    read=read_path,
+    example='"/etc/slurm/slurm.conf"',
+)
+
+NAMED = ("account", "qos", "constraint", "reservation", "gpu_type")
+"""Options of a name whose default is the setting ``slurm_…``."""
+
+_HELP = {
+    "account": "The account that Slurm charges",
+    "qos": "The quality of service",
+    "constraint": "Features that nodes must have, as sbatch takes them",
+    "reservation": "The reservation to run in",
+    "gpu_type": "The type of GPU, as the cluster names its gres",
+}
+
+DECLARED = Declared(
+    options=(
+        *(
+            OptionInfo(name=name, kind="name", help=f"{_HELP[name]}.", group=JOB_GROUP)
+            for name in NAMED
+        ),
+        OptionInfo(
+            name="nice",
+            kind="count",
+            help="How much its priority in Slurm is lowered.",
+            group=JOB_GROUP,
+        ),
+        OptionInfo(
+            name="exclusive",
+            kind="switch",
+            help="Whether its nodes run no other job.",
+            group=JOB_GROUP,
+        ),
+    ),
+    settings=(
+        SLURM_CONF,
+        Key(
+            name="slurm_partition",
+            help="The partition of jobs without --queue; Slurm's default one unless given.",
+            default=lambda: None,
+            read=read_name,
+            example='"gpu"',
+        ),
+        *(
+            Key(
+                name=f"slurm_{name}",
+                help=f"{_HELP[name]} unless a job says another one.",
+                default=lambda: None,
+                read=read_name,
+                example='"a100"' if name == "gpu_type" else f'"{name}"',
+            )
+            for name in NAMED
+        ),
+        Key(
+            name="slurm_python",
+            help="The Python interpreter on Slurm's nodes; unset: this one's path.",
+            default=lambda: None,
+            read=read_name,
+            example='"/usr/bin/python3"',
+        ),
+    ),
+)

@@ -1,0 +1,462 @@
+"""One job, asked of Slurm by one ``sbatch`` and followed by the files of its tasks."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import submarine_runtime
+from submarine_runtime.shared_folder import ASKED
+
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
+from submarine_engine.clusters.environment import file_address, job_environment
+from submarine_engine.clusters.exchange import exchange_files
+from submarine_engine.clusters.log_mirror import FolderSource
+from submarine_engine.clusters.slurm.client import LOST, SlurmJob
+from submarine_engine.clusters.slurm.sbatch import (
+    NOTE,
+    arguments,
+    gpu_type,
+    job_name,
+    parts,
+    resources,
+)
+from submarine_engine.clusters.store import task_plan
+from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.history import TaskPaths, make_private, read_json, write_json
+from submarine_engine.secret_values import noted_values
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import AllocatedByTask
+    from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.slurm.state import SlurmState
+    from submarine_engine.clusters.tasks import TaskRun
+    from submarine_engine.job import JobSpec
+
+# Output goes to the tasks' own files: what else is written is what srun itself complains of.
+_SRUN = (
+    "srun --kill-on-bad-exit=1 --input=none --output=/dev/null --error=srun.log --open-mode=append"
+)
+
+REASONS = {
+    "Priority": "jobs of a higher priority are before it",
+    "Resources": "it waits for what it asks for to be free",
+    "Dependency": "it waits for another job",
+    "BeginTime": "its time has not come yet",
+    "None": "Slurm has not looked at it yet",
+    "ReqNodeNotAvail": "nodes that it needs are down or reserved",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition takes no jobs now",
+    "PartitionNodeLimit": "it asks for more nodes than its partition gives to a job",
+    "PartitionTimeLimit": "it asks for more time than its partition gives",
+    "Reservation": "its reservation has not begun",
+    "JobHeldUser": "somebody holds it back: `scontrol release` lets it go",
+    "JobHeldAdmin": "an administrator holds it back",
+    "Licenses": "it waits for a licence",
+    "AssocGrpGRES": "your account's GPUs are all in use",
+    "QOSMaxGRESPerUser": "you hold as many GPUs as your QOS allows",
+    "QOSMaxJobsPerUserLimit": "you have as many jobs running as your QOS allows",
+    "QOSGrpGRES": "the GPUs of your QOS are all in use",
+    "AssocMaxJobsLimit": "you have as many jobs running as your account allows",
+    "BadConstraints": "no node has what it asks for",
+}
+"""What Slurm's words for why a job waits mean."""
+
+_TRIES_EVERY = 2.0  # seconds between two tries to submit while the controller is silent
+_LOOKS_EVERY = 0.5  # seconds between two questions for what happened to tasks that say nothing
+
+
+class SlurmRequest(Request):
+    """An attempt of a job on Slurm.
+
+    Parameters
+    ----------
+    state
+        Its cluster.
+    job
+        The job.
+    """
+
+    def __init__(self, state: SlurmState, job: KeptJob) -> None:
+        self._state, self._job = state, job
+        self._slurm = state.slurm
+        self._id = job.paths.job_id
+        self._name = job_name(self._id, job.attempt)
+        self._place = state.place(self._id, job.attempt)
+        self._note_path = job.paths.root / NOTE
+        noted = read_json(self._note_path) or {}
+        self._note = noted if noted.get("attempt") == job.attempt else {}
+        self._tried_at = self._asked_at = float("-inf")
+        self._given: dict[str, Allocated] = {}
+        state.submit_queue.name(self._id, "slurm")
+
+    @property
+    def begun(self) -> bool:
+        """Whether Slurm may know of this attempt."""
+        return bool(self._note)
+
+    @property
+    def _number(self) -> int | None:
+        return self._note.get("number")
+
+    @property
+    def _spec(self) -> JobSpec:
+        """The job with as many workers as were asked for."""
+        workers = self._note.get("workers")
+        return self._job.spec if workers is None else self._job.spec.sized(workers)
+
+    def ask(self) -> AllocatedByTask | None:
+        """Submit the job unless Slurm has it, and return its tasks once all have their nodes."""
+        queue = self._state.submit_queue
+        if self._number is None:
+            if not queue.is_turn(self._id) or time.monotonic() - self._tried_at < _TRIES_EVERY:
+                return None
+            self._tried_at = time.monotonic()
+            try:
+                self._submit()
+            except ClusterError:  # it does not answer: `waiting` says so
+                return None
+            queue.leave(self._id)
+        return self._look()
+
+    # Asking, so that it is asked once.
+
+    def _submit(self) -> None:
+        """Submit the job, or adopt what an earlier keeper has submitted.
+
+        Raises
+        ------
+        SubmissionError
+            Slurm refuses it.
+        ClusterError
+            It does not answer now.
+        """
+        # sbatch inherits the lock: who takes over waits until that of the one before is through.
+        lock = locks.take(self._job.paths.root / "slurm.lock")
+        if lock is None:
+            raise ClusterError("an earlier sbatch is still under way", where=self._id)
+        try:
+            number = self._adopt() if self._note else None
+            if number is None:
+                self._note_down(workers=self._workers(), asked=time.time())
+                self._write_tasks()
+                words = arguments(self._spec, self._name)
+                number = self._slurm.submit(words, self._script(), lock)
+            self._asked_at = time.monotonic()
+            self._note_down(number=number)
+        except OSError as error:
+            raise ClusterError(
+                f"the tasks' folder cannot be written: {error.strerror}", where=str(self._place)
+            ) from error
+        finally:
+            locks.drop(lock)
+
+    def _adopt(self) -> int | None:
+        """Return the number of what carries this attempt's name; None where nothing does."""
+        now = time.monotonic()
+        found = [job.leader for job in self._mine(since=now) if job.name == self._name]
+        return min(found, default=None)
+
+    def _mine(self, *, since: float = float("-inf"), hurry: bool = False) -> list[SlurmJob]:
+        return self._state.mine.jobs(since=since, hurry=hurry)
+
+    def _note_down(self, **more: object) -> None:
+        self._note = {**self._note, "attempt": self._job.attempt, **more}
+        write_json(self._note_path, self._note)
+
+    def _workers(self) -> int | None:
+        """Return how many workers an elastic job begins with: as many as there is room for."""
+        role = self._job.spec.elastic
+        if role is None or role.least is None:
+            return None
+        sizes = range(role.count, role.least, -1)
+        fitting = (n for n in sizes if self._fits(self._job.spec.sized(n).tasks))
+        return next(fitting, role.least)
+
+    def _fits(self, tasks: tuple[str, ...]) -> bool:
+        """Whether there is room for tasks now, by their GPUs."""
+        free = self._state.free()
+        for role in self._job.spec.roles:
+            for task in role.tasks:
+                count = role.resources.gpus or 0
+                node = next((name for name, left in free.items() if left >= count), None)
+                if task in tasks and node is None:
+                    return False
+                if task in tasks and node is not None:
+                    free[node] -= count
+        return True
+
+    def room(self) -> int:
+        """Return how many workers more there is room for; 0 where another job waits."""
+        # An older answer may not know of this very job yet, nor of one that waits since.
+        now = time.monotonic()
+        if any(job.state == "PENDING" for job in self._state.all.jobs(since=now)):
+            return 0
+        had, more = set(self._spec.tasks), 0
+        extra: list[str] = []
+        for task in self._job.spec.tasks:
+            if task not in had:
+                extra.append(task)
+                more += self._fits(tuple(extra))
+        return more
+
+    def _script(self) -> str:
+        """Return the batch script: all tasks at once, and for Slurm's records how they ended."""
+        runtime = str(Path(submarine_runtime.__file__).with_name("shared_folder.py"))
+        begins = [self._job.launch["python"], "-I", runtime, str(self._place)]
+        asked, steps = parts(self._spec), []
+        together = []
+        for number, part in enumerate(asked):
+            group = [f"--het-group={number}"] if len(asked) > 1 else []
+            kind = gpu_type(self._spec)
+            together.append(shlex.join([*group, *resources(part, kind), *begins, *part.tasks]))
+            if part.beside:  # on the same cores and memory, which were asked for with them in mind
+                shared = ["--overlap", "--overcommit", "--gres=none", "--mem=0"]
+                words = [*group, *shared, f"--ntasks={len(part.beside)}", *begins, *part.beside]
+                without = "-u SLURM_GPUS_PER_TASK -u SLURM_MEM_PER_CPU -u SLURM_CPUS_PER_TASK"
+                steps.append(f"env {without} {_SRUN} {shlex.join(words)}")
+        steps.append(f"{_SRUN} {' : '.join(together)}")
+        # Where one step breaks, the others end too: none of their tasks could do without it.
+        begun = "\n".join(f"{{ {step} || {{ touch broken; kill 0; }}; }} &" for step in steps)
+        return f"""#!/bin/sh
+umask 077
+cd {shlex.quote(str(self._place))} || exit 1
+exec 2>>srun.log
+{begun}
+wait
+[ ! -e broken ] || exit 1
+for code in */exit; do
+    read -r status rest <"$code" || exit 1
+    [ "$status" = 0 ] || exit "$status"
+done
+"""
+
+    def _write_tasks(self) -> None:
+        """Write what the nodes need of each task, whole or not at all."""
+        staged = self._place.with_name(f".{self._place.name}")
+        if self._place.exists():
+            return
+        shutil.rmtree(staged, ignore_errors=True)
+        make_private(staged)
+        shutil.copytree(self._job.paths.bundle, staged / "bundle")
+        for role in self._spec.roles:
+            for task in role.tasks:
+                self._write_task(staged / task, task, role.resources.gpus or 0)
+        staged.rename(self._place)
+
+    def _write_task(self, staged: Path, task: str, gpus: int) -> None:
+        job, spec = self._job, self._spec
+        folder, bundle = self._place / task, self._place / "bundle"
+        for one in (staged, staged / "logdir", staged / "artifacts"):
+            make_private(one)
+        (staged / ASKED).touch(mode=0o600)
+        workdir = str(job.record["workdir"])
+        plan = task_plan(
+            spec,
+            task,
+            job_id=self._id,
+            bundle=str(bundle),
+            entry=job.launch["entry"],
+            workdir=workdir,
+            home=job.launch["home"],
+            attempt=job.attempt,
+        )
+        write_json(staged / "task.json", {**plan, "results": "."})
+        role = next(role for role in spec.roles if task in role.tasks)
+        environment = job_environment(
+            job.launch["outer"],
+            {**spec.env, **noted_values(job.paths.root)},
+            job_id=self._id,
+            task=TaskPaths(folder),
+            vcores=role.resources.vcores,
+            input_path=file_address(spec.input_path or "", ""),
+            checkpoint_path=file_address(spec.checkpoint_path or "", ""),
+        )
+        runtime = Path(submarine_runtime.__file__).parent
+        command = [job.launch["python"], "-u", str(runtime / "__main__.py"), str(folder)]
+        beside = {name: str(runtime / f"{name}.py") for name in ("inside", "artifacts")}
+        told = {"gpus": gpus, "command": command, "environment": environment, "workdir": workdir}
+        write_json(staged / "launch.json", {**told, **beside})
+
+    # Following.
+
+    def _look(self) -> AllocatedByTask | None:
+        """Return the tasks with their nodes once all have begun; None before."""
+        tasks = self._spec.tasks
+        if len(self._given) == len(tasks):
+            return self._given
+        nodes = {}
+        for task in tasks:
+            with suppress(OSError):
+                nodes[task] = (self._place / task / "node").read_text()[:255]
+        began = 0.0
+        with suppress(ClusterError):
+            found = self._found(hurry=len(nodes) == len(tasks))
+            began = max((job.began for job in found), default=0.0)
+            if len(nodes) < len(tasks):
+                self._refuse_over(found)
+                return None
+        if len(nodes) < len(tasks):
+            return None
+        # Slurm tells whole seconds: that before it was asked is none in which it held anything.
+        began = max(began, float(self._note.get("asked", 0.0)))
+        self._given = {
+            task: Allocated(f"{self._number}/{task}", node, began) for task, node in nodes.items()
+        }
+        return self._given
+
+    def _refuse_over(self, found: list[SlurmJob]) -> None:
+        """Refuse a job that is over though not all of its tasks have begun."""
+        if not found or not all(job.final for job in found) or self.stopped:
+            return
+        state = next((job.state for job in found if job.state != "COMPLETED"), "COMPLETED")
+        with suppress(OSError):
+            log = (self._place / "srun.log").read_text(errors="replace")
+            said = log.strip()[-500:] or "it says no more"
+            raise SubmissionError(
+                f"Slurm ended the job before its tasks began ({state}): {said}",
+                where=f"job {self._number} of Slurm",
+                fix="the nodes must see the folder of your jobs and this environment's Python: try "
+                f"`srun ls {self._place}`; slurm_python names another Python",
+            )
+
+    def _found(self, *, hurry: bool = False) -> list[SlurmJob]:
+        """Return what Slurm has of this attempt: a job, or the components of one."""
+        jobs = self._mine(since=self._asked_at, hurry=hurry)
+        return [job for job in jobs if job.leader == self._number and job.name == self._name]
+
+    def count(self) -> Counted:
+        """Return the containers of a job that Slurm has not ended.
+
+        Slurm gives a job its nodes back as a whole. While some of its tasks run, those that have
+        ended are not counted: nobody would ever end the rest of a job whose task has failed.
+        """
+        if not self._note:
+            return Counted(frozenset(), over=True)
+        if self._number is None:
+            self._take_over()
+        running = [task for task in self._spec.tasks if not self._has_ended(task)]
+        over = all(job.final for job in self._found(hurry=not running))
+        ids = {f"{self._number}/{task}" for task in running or self._spec.tasks}
+        return Counted(frozenset() if over else ids, over=over)
+
+    def _take_over(self) -> None:
+        """Find what an earlier keeper has asked for, where none may be asked for any more."""
+        lock = locks.take(self._job.paths.root / "slurm.lock")
+        if lock is None:
+            raise ClusterError("an earlier sbatch is still under way", where=self._id)
+        try:
+            self._note_down(number=self._adopt() or 0)  # 0: Slurm has nothing, nor will it
+        finally:
+            locks.drop(lock)
+
+    def _has_ended(self, task: str) -> bool:
+        """Return whether a task has told how it ended."""
+        return (self._place / task / "exit").exists()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody cancelled the job by Slurm's own means."""
+        if self._note.get("withdrawn") or not self._number:
+            return False
+        with suppress(ClusterError):
+            return any(job.state == "CANCELLED" for job in self._found())
+        return False
+
+    def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:  # noqa: ARG002 - all of it is
+        """Return whether Slurm ended the job: a node failed, or it was preempted."""
+        if wanted:
+            return False
+        with suppress(ClusterError):
+            return any(job.state in LOST for job in self._found(hurry=True))
+        return False
+
+    def words(self, task: str, *, patient: bool) -> str:  # noqa: ARG002 - Slurm knows at once
+        """Return how Slurm says that the job ended, where it was Slurm that ended it."""
+        told = {
+            "TIMEOUT": "Slurm ended it at the time limit of its partition",
+            "OUT_OF_MEMORY": "Slurm ended it: a task took more memory than it asked for",
+            "NODE_FAIL": "its node failed",
+            "PREEMPTED": "Slurm preempted it for a job of a higher priority",
+            "CANCELLED": "it was cancelled in Slurm",
+            "DEADLINE": "Slurm ended it at its deadline",
+        }
+        with suppress(ClusterError):
+            found = (told.get(job.state) for job in self._found(hurry=True))
+            return next(filter(None, found), "")
+        return ""
+
+    def signal(self, container: str, *, kill: bool) -> None:
+        """Ask a task to end, or kill it, by a word in its folder: that needs no controller."""
+        task = container.partition("/")[2]
+        try:
+            with (self._place / task / ASKED).open("ab") as file:
+                file.write(b"KILL\n" if kill else b"TERM\n")
+        except OSError as error:
+            if kill and self._number:  # the disk is full: then all of the job
+                self._slurm.cancel(self._number)
+                return
+            raise ClusterError(
+                f"the task's folder cannot be written: {error.strerror}", where=str(self._place)
+            ) from error
+
+    def withdraw(self) -> None:
+        """End what Slurm has of the job, or will never have."""
+        self._state.submit_queue.leave(self._id)
+        if not self._note:
+            return
+        self._note_down(withdrawn=True)
+        if self._number is None:
+            self._take_over()
+        if self._number and not all(job.final for job in self._found(hurry=True)):
+            self._slurm.cancel(self._number)
+            self._asked_at = time.monotonic()
+            if not all(job.final for job in self._found()):
+                raise ClusterError("its tasks are ending", where=self._id)
+
+    def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
+        """Bring messages by files of the tasks' folders."""
+        return {
+            task: exchange_files(self._place / task, messages.get(task, {}))
+            for task in self._spec.tasks
+            if (self._place / task).is_dir()
+        }
+
+    def source(self, container: Allocated) -> FolderSource:
+        """Return the task's folder, which this machine sees too."""
+        return FolderSource(container.id, self._place / container.id.partition("/")[2])
+
+    def waiting(self) -> tuple[int, str]:
+        """Return how many jobs are before it, and Slurm's reason in words."""
+        free, total = self._state.free(), sum(node.gpus for node in self._state.nodes())
+        used = f"{total - sum(free.values())}/{total} GPUs in use"
+        found = self._found() if self._number else []
+        if not found:
+            return self._state.submit_queue.before(self._id), used
+        mine = found[0]
+        words = REASONS.get(mine.reason, f"Slurm says {mine.reason}") if mine.reason else ""
+        waiting = [job for job in self._state.all.jobs() if job.state == "PENDING"]
+        ahead = {
+            job.leader
+            for job in waiting
+            if job.partition == mine.partition
+            and (-job.priority, job.leader) < (-mine.priority, mine.leader)
+        }
+        return len(ahead), f"{used}; {words}" if words else used
+
+    def forget(self) -> None:
+        """Remove the folders that the nodes have seen: what was in them is home."""
+        shutil.rmtree(self._place.parent, ignore_errors=True)
+
+    def close(self) -> None:
+        """Leave the line; the job may run on."""
+        self._state.submit_queue.leave(self._id)
+
+
+__all__ = ["REASONS", "SlurmRequest"]

@@ -1,0 +1,148 @@
+"""What a job asks of Slurm, as the arguments of ``sbatch``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from submarine_engine.clusters.slurm.options import NAMED
+from submarine_engine.config import load_config
+
+if TYPE_CHECKING:
+    from submarine_engine.job import JobSpec
+
+NOTE = "slurm.json"
+"""In the job's folder: what was asked of Slurm, written before it is asked."""
+
+
+def job_name(job_id: str, attempt: int | str) -> str:
+    """Return what an attempt of a job is called in Slurm, by which it is found again.
+
+    Parameters
+    ----------
+    job_id, attempt
+        Which.
+    """
+    return f"submarine-{job_id}.{attempt}"
+
+
+def partition_of(spec: JobSpec) -> str | None:
+    """Return the partition of a job; None for Slurm's default one.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    """
+    asked = spec.queue or load_config().value("slurm_partition")
+    return str(asked) if asked else None
+
+
+class Part(NamedTuple):
+    """Tasks that need the same number of GPUs each, and what each of them needs.
+
+    Parameters
+    ----------
+    gpus, cores, memory
+        Of each task; memory in mebibytes, 0 for Slurm's default.
+    tasks
+        Which.
+    beside
+        Tasks without GPUs, which run on the same nodes; what they need is shared out among `tasks`.
+    """
+
+    gpus: int
+    cores: int
+    memory: int
+    tasks: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+
+def parts(spec: JobSpec) -> list[Part]:
+    """Return what a job asks for: more than one part is a heterogeneous job of Slurm's.
+
+    Slurm gives the components of such a job nodes of their own. So tasks without GPUs, as parameter
+    servers, are no component: they run beside others.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    """
+    counts = sorted({role.resources.gpus or 0 for role in spec.roles}, reverse=True)
+    found = [_part(spec, count) for count in counts]
+    if len(found) == 1 or found[-1].gpus:
+        return found
+    first, *others, without = found
+    share = len(without.tasks) / len(first.tasks)
+    first = first._replace(
+        cores=first.cores + math.ceil(without.cores * share),
+        memory=first.memory and first.memory + math.ceil(without.memory * share),
+        beside=without.tasks,
+    )
+    return [first, *others]
+
+
+def _part(spec: JobSpec, gpus: int) -> Part:
+    roles = [role for role in spec.roles if (role.resources.gpus or 0) == gpus]
+    cores = max(role.resources.vcores or 1 for role in roles)
+    memory = max(role.resources.memory or 0 for role in roles)
+    return Part(gpus, cores, memory, tuple(task for role in roles for task in role.tasks))
+
+
+def resources(part: Part, kind: str | None) -> list[str]:
+    """Return the options, of sbatch as of srun, for the tasks of a part.
+
+    Parameters
+    ----------
+    part
+        Which.
+    kind
+        The type of GPU.
+    """
+    words = [f"--ntasks={len(part.tasks)}", f"--cpus-per-task={part.cores}"]
+    if part.gpus:
+        words.append(f"--gpus-per-task={f'{kind}:' if kind else ''}{part.gpus}")
+    if part.memory:
+        words.append(f"--mem-per-cpu={math.ceil(part.memory / part.cores)}M")
+    return words
+
+
+def gpu_type(spec: JobSpec) -> str | None:
+    """Return the type of GPU that a job asks for; None for any.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    """
+    kind = spec.options.get("gpu_type") or load_config().value("slurm_gpu_type")
+    return str(kind) if kind else None
+
+
+def arguments(spec: JobSpec, name: str) -> list[str]:
+    """Return what ``sbatch`` is called with for an attempt of a job.
+
+    Parameters
+    ----------
+    spec
+        With as many workers as are asked for.
+    name
+        What it is called in Slurm, see `job_name`.
+    """
+    config, words = load_config(), []
+    common = [f"--job-name={name}", f"--comment=submarine {spec.name}"]
+    common += ["--no-requeue", "--output=/dev/null", "--error=/dev/null", "--chdir=/"]
+    if (partition := partition_of(spec)) is not None:
+        common.append(f"--partition={partition}")
+    for option in NAMED:
+        value = spec.options.get(option) or config.value(f"slurm_{option}")
+        if value and option != "gpu_type":
+            common.append(f"--{option}={value}")
+    if nice := spec.options.get("nice"):
+        common.append(f"--nice={nice}")
+    if spec.options.get("exclusive"):
+        common.append("--exclusive")
+    for number, part in enumerate(parts(spec)):
+        words += [":"] * bool(number) + common + resources(part, gpu_type(spec))
+    return words

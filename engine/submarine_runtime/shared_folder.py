@@ -1,0 +1,154 @@
+"""What runs one task of a job whose nodes share a disk, and tells how it ended.
+
+``python -I …/shared_folder.py FOLDER TASK…`` is one of several equal processes, one for each
+task; ``SLURM_PROCID`` says which. A task's folder has ``launch.json``; ``node``,
+``started.json``, the logs, and at last ``exit`` are written here, see
+"What a container writes" in docs/clusters.md.
+"""
+
+# ruff: noqa: PTH105, PTH109, PTH112, PTH118, PTH123, PTH208
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+TYPE_CHECKING = False  # as type checkers have it
+
+if TYPE_CHECKING:
+    from typing import Any
+
+ASKED = "asked-to-end"
+"""Each line of it, TERM or KILL, is a signal for the task. It is there from the start: what is not
+there a shared disk may say for a minute after it has come."""
+
+_LOOKS_EVERY = 0.2  # seconds between two looks for what is asked: a question to the disk's server
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: what loses its parent becomes ours
+_INSIDE_ASKED = "inside-asked.json"
+
+
+def main(words: list[str]) -> int:
+    """Run the task that is this process's; 0 where its end is told, whatever it was."""
+    root, *tasks = words
+    # Those of one component of a heterogeneous job have consecutive numbers, from whichever on.
+    task = tasks[int(os.environ["SLURM_PROCID"]) % len(tasks)]
+    os.umask(0o077)
+    os.chdir(os.path.join(root, task))
+    try:
+        os.close(os.open("begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return 0  # it was asked for twice: another one runs it, or has run it
+    _write("node", os.environ.get("SLURMD_NODENAME") or os.uname().nodename)
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    # `scancel` by hand asks all processes of the job to end: this one stays, to tell of it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    with open("launch.json") as file:
+        launch = json.load(file)
+    before = _oom_kills()
+    code = _run(launch)
+    _end_rest()
+    if os.path.isdir("artifacts") and os.listdir("artifacts"):
+        with open("stderr", "ab") as stderr:
+            pack = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
+            subprocess.run(pack, stderr=stderr, check=False)  # noqa: S603 - our own program
+    code = code if code >= 0 else 128 - code
+    _write("exit", f"{code}{' oom' * (_oom_kills() != before)}\n")
+    return 0
+
+
+def _run(launch: dict[str, Any]) -> int:
+    environment = _environment(launch)
+    gpus = [gpu for gpu in environment["CUDA_VISIBLE_DEVICES"].split(",") if gpu]
+    _write("started.json", json.dumps({"at": [time.time(), time.monotonic()], "gpus": gpus}))
+    with open("stdout", "ab") as stdout, open("stderr", "ab") as stderr:
+        task = subprocess.Popen(  # noqa: S603 - the job's own program
+            launch["command"],
+            env=environment,
+            cwd=launch["workdir"],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            preexec_fn=_hear_of_children,  # noqa: PLW1509 - no threads here
+        )
+    heard, let_in = 0, b""
+    while task.poll() is None:
+        signal.sigtimedwait({signal.SIGCHLD}, _LOOKS_EVERY)
+        with open(ASKED, "rb") as file:
+            file.seek(heard)
+            asked = file.read()
+        heard += len(asked)
+        for word in asked.split():
+            with suppress(ProcessLookupError):
+                os.killpg(task.pid, signal.SIGTERM if word == b"TERM" else signal.SIGKILL)
+        let_in = _let_inside(launch, environment, task.pid, let_in)
+    return int(task.returncode)
+
+
+def _environment(launch: dict[str, Any]) -> dict[str, str]:
+    """Return the task's environment: the job's own, what Slurm tells, and the GPUs it granted."""
+    told = {key: value for key, value in os.environ.items() if key.startswith("SLURM")}
+    given: dict[str, str] = launch["environment"]
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if launch["gpus"] else ""
+    return {**told, **given, "CUDA_VISIBLE_DEVICES": gpus}
+
+
+def _let_inside(
+    launch: dict[str, Any], environment: dict[str, str], pid: int, before: bytes
+) -> bytes:
+    """Begin a server beside the task where somebody asks for one; return the question."""
+    try:
+        with open(_INSIDE_ASKED, "rb") as file:
+            asked = file.read()
+    except FileNotFoundError:
+        return before
+    if asked != before:
+        subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", launch["inside"], os.getcwd(), str(pid)],
+            env=environment,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_hear_of_children,  # noqa: PLW1509 - no threads here
+        )
+    return asked
+
+
+def _hear_of_children() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+
+def _end_rest() -> None:
+    """Kill what the task has left behind, and wait until it is gone."""
+    own = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
+    while True:
+        with open(own) as file:
+            for child in file.read().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _oom_kills() -> list[str]:
+    with open("/proc/vmstat") as file:
+        return file.read().partition("oom_kill ")[2].split()[:1]
+
+
+def _write(name: str, text: str) -> None:
+    """Write a file that is seen whole or not at all."""
+    with open("." + name, "w") as file:
+        file.write(text)
+    os.replace("." + name, name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,197 @@
+"""What Slurm's programs say is read, whichever release says it, and what they refuse is told."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from submarine_engine.clusters.slurm.backend import SlurmBackend
+from submarine_engine.clusters.slurm.client import (
+    Slurm,
+    SlurmJob,
+    read_complaint,
+    read_gres,
+    read_indices,
+)
+from submarine_engine.clusters.slurm.sbatch import arguments, parts
+from submarine_engine.errors import (
+    ClusterError,
+    CommandError,
+    ConfigError,
+    SubmissionError,
+    UnsupportedError,
+)
+from submarine_engine.installer.slurm import SlurmCluster
+from submarine_engine.job import JobSpec, Resources, Role
+
+OLD = {
+    "job_id": 7, "het_job_id": 0, "name": "x", "job_state": "RUNNING", "state_reason": "None",
+    "user_name": "ana", "partition": "gpu", "priority": 12, "start_time": 1700000000,
+    "nodes": "n[1-2]", "gres_detail": ["gpu:2(IDX:0-1)", "gpu:1(IDX:3)"],
+}  # fmt: skip
+NEW = {
+    **OLD,
+    "job_id": 7,
+    "het_job_id": {"set": True, "infinite": False, "number": 0},
+    "job_state": ["RUNNING", "COMPLETING"],
+    "priority": {"set": True, "infinite": False, "number": 12},
+    "start_time": {"set": True, "infinite": False, "number": 1700000000},
+}
+
+
+def test_a_job_reads_alike_of_each_release():
+    assert SlurmJob.read(OLD) == SlurmJob.read(NEW)
+    assert (SlurmJob.read(NEW).leader, SlurmJob.read(NEW).final) == (7, False)
+    assert SlurmJob.read({**NEW, "job_state": ["CANCELLED"]}).final
+
+
+def test_a_job_that_tells_nothing_is_read():
+    job = SlurmJob.read({"job_id": 3, "start_time": {"set": False, "number": 9}, "job_state": []})
+    assert (job.id, job.began, job.state, job.gres) == (3, 0.0, "", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("gpu:4", ("", 4)),
+        ("gpu:a100:4(S:0-1)", ("a100", 4)),
+        ("gpu:a100:4,gpu:v100:2(S:0)", ("a100", 6)),
+        ("craynetwork:4", ("", 0)),
+        ("(null)", ("", 0)),
+    ],
+)
+def test_gres_says_its_gpus(text, told):
+    assert read_gres(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("gpu:2(IDX:0-1)", [0, 1]),
+        ("gpu:a100:3(IDX:0,2-3)", [0, 2, 3]),
+        ("gpu:0(IDX:N/A)", []),
+    ],
+)
+def test_gres_says_which(text, told):
+    assert read_indices(text) == told
+
+
+def test_a_complaint_is_one_line_without_the_programs_name():
+    said = "sbatch: error: Invalid account\nsbatch: error: Batch job submission failed: no\n"
+    assert read_complaint(said) == "Invalid account; Batch job submission failed: no"
+    assert read_complaint("\n") == "it does not say why"
+
+
+def test_tasks_without_gpus_run_beside_those_with_some():
+    small, large = Resources(gpus=0, vcores=1, memory=100), Resources(gpus=2, vcores=4, memory=900)
+    roles = (
+        Role(name="chief", resources=large),
+        Role(name="ps", count=2, resources=small),
+        Role(name="worker", count=1, resources=large),
+    )
+    spec = JobSpec(roles=roles, options={"gpu_type": "a100", "account": "x; rm -rf /", "nice": 5})
+    (part,) = parts(spec)
+    assert (part.tasks, part.beside) == (("chief-0", "worker-0"), ("ps-0", "ps-1"))
+    words = arguments(spec, "submarine-j.1")
+    assert {"--ntasks=2", "--cpus-per-task=5", "--mem-per-cpu=200M"} <= set(words)
+    # As one word each, which no shell reads.
+    assert {"--gpus-per-task=a100:2", "--account=x; rm -rf /", "--nice=5"} <= set(words)
+
+
+def test_tasks_with_other_numbers_of_gpus_are_another_component():
+    chief, worker = (Resources(gpus=gpus, vcores=1) for gpus in (1, 2))
+    roles = Role(name="chief", resources=chief), Role(name="worker", count=3, resources=worker)
+    words = arguments(JobSpec(roles=roles), "submarine-j.1")
+    first, second = words[: words.index(":")], words[words.index(":") + 1 :]
+    assert {"--ntasks=3", "--gpus-per-task=2", "--job-name=submarine-j.1"} <= set(first)
+    assert {"--ntasks=1", "--gpus-per-task=1", "--job-name=submarine-j.1"} <= set(second)
+
+
+def test_a_job_without_gpus_asks_for_none():
+    spec = JobSpec(roles=(Role(count=2, resources=Resources(gpus=0)),))
+    words = arguments(spec, "submarine-j.1")
+    assert {"--ntasks=2", "--cpus-per-task=1"} <= set(words)
+    assert not any("gpu" in word or "mem" in word for word in words)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Programs of Slurm's names that say and do what a test writes."""
+    conf = tmp_path / "slurm.conf"
+    conf.touch()
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def write(name, text):
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    write("sbatch", "exit 0")
+    return write
+
+
+def test_what_slurm_refuses_is_told_and_what_passes_is_not_refused(programs):
+    programs("sbatch", 'echo "sbatch: error: Invalid account or partition" >&2; exit 1')
+    with pytest.raises(SubmissionError, match="Invalid account or partition") as refused:
+        Slurm().submit([], "", keep=1)
+    assert refused.value.fix
+    programs("sbatch", 'echo "sbatch: error: Unable to contact slurm controller" >&2; exit 1')
+    slurm = Slurm()
+    with pytest.raises(ClusterError, match="does not answer"):
+        slurm.submit([], "", keep=1)
+    programs("squeue", "echo asked >asked; exit 1")
+    with pytest.raises(ClusterError, match="does not answer"):  # and is not asked at once again
+        slurm.jobs(mine=True)
+
+
+def test_a_program_that_hangs_is_given_up(programs, monkeypatch):
+    programs("squeue", "sleep 600")
+    monkeypatch.setattr("submarine_engine.clusters.slurm.client.PATIENCE", 0.1)
+    monkeypatch.setattr(
+        Slurm._run, "__kwdefaults__", {**Slurm._run.__kwdefaults__, "patience": 0.1}
+    )
+    with pytest.raises(ClusterError, match=r"no answer within 0\.1 s"):
+        Slurm().jobs(mine=True)
+
+
+def test_what_is_no_json_is_told(programs):
+    programs("squeue", "echo '{\"jobs\": 3}'")
+    with pytest.raises(ClusterError, match=r"Slurm 22\.05 or newer"):
+        Slurm().jobs(mine=True)
+
+
+def test_programs_see_nothing_of_this_process_but_what_they_need(programs, monkeypatch):
+    monkeypatch.setenv("TOKEN", "secret")
+    monkeypatch.setenv("SLURM_JOB_ID", "9")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
+    told = Slurm().environment()
+    assert told["SBATCH_ACCOUNT"] == "mine"
+    assert not {"TOKEN", "SLURM_JOB_ID"} & set(told)
+    assert programs
+
+
+def test_where_there_is_no_slurm_the_way_to_one_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("submarine_engine.clusters.slurm.client._SYSTEM_CONF", ())
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    assert not SlurmBackend.configured()
+    with pytest.raises(ConfigError, match="no Slurm is configured") as missing:
+        SlurmBackend(tmp_path)
+    assert "submarine cluster up slurm" in missing.value.fix
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
+    with pytest.raises(ConfigError, match="no such configuration"):
+        SlurmBackend(tmp_path)
+
+
+def test_images_are_refused_before_slurm_is_asked(programs, tmp_path):
+    programs("scontrol", "exit 1")
+    with pytest.raises(UnsupportedError, match="container image"):
+        SlurmBackend(tmp_path).check(JobSpec(docker_image="x"))
+
+
+def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):
+    with pytest.raises(CommandError, match="longer than 107 bytes"):
+        SlurmCluster(tmp_path / ("x" * 100))
