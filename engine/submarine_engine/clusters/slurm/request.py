@@ -176,12 +176,13 @@ class SlurmRequest(Request):
         if role is None or role.least is None:
             return None
         sizes = range(role.count, role.least, -1)
-        fitting = (n for n in sizes if self._fits(self._job.spec.sized(n).tasks))
+        free = self._state.free(since=time.monotonic())  # of jobs that began a moment ago, too
+        fitting = (n for n in sizes if self._fits(self._job.spec.sized(n).tasks, free))
         return next(fitting, role.least)
 
-    def _fits(self, tasks: tuple[str, ...]) -> bool:
-        """Whether there is room for tasks now, by their GPUs."""
-        free = self._state.free()
+    def _fits(self, tasks: tuple[str, ...], room: Mapping[str, int]) -> bool:
+        """Whether there is room for tasks, by the GPUs that are free on each node."""
+        free = dict(room)
         for role in self._job.spec.roles:
             for task in role.tasks:
                 count = role.resources.gpus or 0
@@ -198,12 +199,12 @@ class SlurmRequest(Request):
         now = time.monotonic()
         if any(job.state == "PENDING" for job in self._state.all.jobs(since=now)):
             return 0
-        had, more = set(self._spec.tasks), 0
+        had, more, free = set(self._spec.tasks), 0, self._state.free()
         extra: list[str] = []
         for task in self._job.spec.tasks:
             if task not in had:
                 extra.append(task)
-                more += self._fits(tuple(extra))
+                more += self._fits(tuple(extra), free)
         return more
 
     def _script(self) -> str:

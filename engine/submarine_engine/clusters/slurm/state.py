@@ -96,9 +96,15 @@ class SlurmState:
             self._nodes = time.monotonic(), nodes
         return nodes
 
-    def free(self) -> dict[str, int]:
-        """Return how many GPUs each usable node has free; raises as `Slurm.jobs`."""
-        taken = self.holders(self.all.jobs())
+    def free(self, *, since: float = -math.inf) -> dict[str, int]:
+        """Return how many GPUs each usable node has free; raises as `Slurm.jobs`.
+
+        Parameters
+        ----------
+        since
+            As `JobTable.jobs` has it.
+        """
+        taken = self.holders(self.all.jobs(since=since))
         nodes = [node for node in self.nodes() if node.usable]
         return {
             node.name: sum((node.name, index) not in taken for index in range(node.gpus))
