@@ -25,7 +25,7 @@ class Panel:
     def __init__(self, lab, page):
         self.lab, self.page = lab, page
         self.errors = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("pageerror", lambda error: self.errors.append(f"{error}\n{error.stack}"))
 
     def open(self):
         """Open the page and the panel, by the panel's command."""

@@ -166,7 +166,7 @@ def mutations(count, monkeypatch):
 
 
 def test_no_mutation_gives_a_wrong_hit(one_python, monkeypatch):
-    assert mutations(100, monkeypatch) > 20
+    assert mutations(100, monkeypatch) > 10  # the packages that are there have a part in the luck
 
 
 @pytest.mark.long

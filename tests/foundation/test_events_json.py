@@ -28,6 +28,7 @@ VALUES = {
     "attempt": st.integers(1, 9),
     "counted": st.booleans(),
     "expired": st.booleans(),
+    "unused": st.booleans(),
     "exit_code": st.integers(-64, 255),
     "fraction": st.floats(0, 1),
     "size": st.integers(0, 1 << 50),

@@ -14,7 +14,8 @@ from tests.jobs import until
 POLITE = """
 import time
 try:
-    open({flag!r}, "w"); time.sleep(600)
+    open({flag!r}, "w")
+    while True: time.sleep(0.1)
 finally:
     print("put in order", flush=True)
 """

@@ -127,7 +127,7 @@ def test_an_owner_sees_all_and_ends_what_he_must(alice, bob, gate, root):
         ("most_gpu = 2", "", "it has no 'most_gpu'"),
         ("most_gpus = 0", "", "most_gpus must be a whole number from 1 on"),
         ('longest = "soon"', "", "cannot be used"),
-        ('forbidden = ["gpu_type"]', "", "'gpu_type', which is no option of jobs"),
+        ('forbidden = ["gpu"]', "", "'gpu', which is no option of jobs"),
         ("[share]\nalice = -1", "", "share.alice must be from"),
         ("most_gpus = ", "", "cannot be used"),
     ],

@@ -10,12 +10,13 @@ import pytest
 from submarine_engine.job import JobState
 from submarine_engine.testing.jobs import until
 
+# They sleep in pieces: Python hears a signal that comes just before a system call after it alone.
 POLITE = """
 import time
 try:
     try:
         open({flag!r}, "w")
-        time.sleep(600)
+        while True: time.sleep(0.1)
     except KeyboardInterrupt:
         print("asked to end", flush=True)
         raise
@@ -48,7 +49,7 @@ HANDLING = """
 import time
 try:
     open({flag!r}, "w")
-    time.sleep(600)
+    while True: time.sleep(0.1)
 except KeyboardInterrupt:
     time.sleep(1)  # of its grace; YARN by itself has a quarter of a second between its signals
     print("stopped early", flush=True)
@@ -184,7 +185,7 @@ from submarine_runtime import job
 assert job.notice is None
 print("there", flush=True)
 try:
-    time.sleep(3600)
+    while True: time.sleep(0.1)
 except KeyboardInterrupt:
     while not job.notice.reason:  # where it comes by another way than the signal
         time.sleep(0.1)
