@@ -72,6 +72,8 @@ def test_who_sits_elsewhere_is_told_that_it_ends_and_keeps_it(lab, served, panel
     for theme in ("JupyterLab Dark", "JupyterLab Light"):
         panel.execute("apputils:change-theme", theme=theme)
         page.wait_for_function(LEGIBLE, arg=reason.element_handle())
+        # JupyterLab removes its splash once for each change, wherever the one before has done it.
+        page.locator("#jupyterlab-splash").wait_for(state="detached")
     notice.get_by_role("button", name="Keep").click()
     notice.wait_for(state="detached")
     events = Path(lab.home) / "jobs" / served.job / "events.jsonl"
