@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -85,19 +86,38 @@ def azkaban(folder: Path) -> Figure:
                   peers={"`submarine job run` of it": theirs})  # fmt: skip
 
 
-def airflow(folder: Path) -> Figure:
-    """Measure a node in Airflow 3, as it has it on record, in runs of `airflow dags test`."""
-    with own_home(folder / "home"):
-        site = Airflow(folder / "airflow", _flow(folder, "airflow"), "3")
+_PLAIN = """
+from datetime import datetime
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG
 
-        def node() -> float:
-            site.run("dags", "test", _NAME)
-            query = "select duration from task_instance where run_id = ?"
+with DAG("plain", start_date=datetime(2026, 1, 1), schedule=None):
+    BashOperator(task_id="node", bash_command={command!r})
+"""
+
+
+def airflow(folder: Path) -> Figure:
+    """Measure a node in Airflow 3, as it has it on record, in runs of `airflow dags test`.
+
+    Beside it, in the same Airflow, is the same job by a shell command: Airflow's own part is in
+    both.
+    """
+    with own_home(folder / "home"):
+        flow = _flow(folder, "airflow")
+        script = folder / "node.py"
+        script.write_text(f"{_CELL}\n")
+        command = shlex.join([*_MAIN, "job", "run", "--gpus", "0", str(script)])
+        (flow / "plain.py").write_text(_PLAIN.format(command=command))
+        site = Airflow(folder / "airflow", flow, "3")
+
+        def seconds(dag: str) -> float:
+            site.run("dags", "test", dag)
+            query = "select duration from task_instance where run_id = ? and dag_id = ?"
             path = f"file:{site.home}/airflow.db?mode=ro"
             with closing(sqlite3.connect(path, uri=True)) as data:
-                ((seconds,),) = data.execute(query, (site.last_run(_NAME),)).fetchall()
-            return float(seconds)
+                ((taken,),) = data.execute(query, (site.last_run(dag), dag)).fetchall()
+            return float(taken)
 
-        ours, theirs = in_turn(_ROUNDS, node, lambda: _alone(folder))
+        ours, theirs = in_turn(_ROUNDS, lambda: seconds(_NAME), lambda: seconds("plain"))
     return Figure(what="node in Airflow 3", target=_TARGET, unit="s", ours=ours,
-                  peers={"`submarine job run` of it": theirs})  # fmt: skip
+                  peers={"BashOperator, `submarine job run`": theirs})  # fmt: skip
