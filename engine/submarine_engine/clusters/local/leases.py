@@ -105,11 +105,8 @@ class Leases:
                 locks.drop(descriptor)
                 continue
             taken[gpu] = descriptor
-        if len(taken) < count:
-            release_lease(taken)
+        if not _keep_whole(taken, count, step):
             return None
-        while (len(taken) - count) % step:
-            locks.drop(taken.popitem()[1])
         label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
         for descriptor in taken.values():
             # A full disk costs the label, never the lease.
@@ -130,6 +127,16 @@ class Leases:
         except OSError:
             return Holder("", "")
         return Holder(job_id, name)
+
+
+def _keep_whole(taken: dict[str, int], count: int, step: int) -> bool:
+    """Let go of what `count` and a multiple of `step` leave over; of all, and False, if too few."""
+    if len(taken) < count:
+        release_lease(taken)
+        return False
+    while (len(taken) - count) % step:
+        locks.drop(taken.popitem()[1])
+    return True
 
 
 def release_lease(leases: dict[str, int]) -> None:
@@ -299,11 +306,8 @@ class SharedLeases(Leases):
             descriptor = self._take(gpu, seen.get(gpu, ()), holder, is_over)
             if descriptor is not None:
                 taken[gpu] = descriptor
-        if len(taken) < count:
-            release_lease(taken)
+        if not _keep_whole(taken, count, step):
             return None
-        while (len(taken) - count) % step:
-            locks.drop(taken.popitem()[1])
         self._tidy(seen)
         return taken
 
