@@ -32,7 +32,7 @@ from bench.table import Figure, in_turn
 
 sys.path.append(str(ROOT / "scripts"))  # what drives JupyterLab for pictures drives it here
 
-from lab_driver import LIMIT, Lab, chromium
+from lab_driver import LIMIT, Lab, chromium, execute
 
 WEEK = 7 * 86_400
 JOBS = 200
@@ -79,10 +79,8 @@ def _panel(folder: Path) -> Iterator[tuple[Page, Lab]]:
 
 
 def _open(page: Page, lab: Lab) -> None:
-    page.goto(f"{lab.url}lab?token={lab.token}&reset")
-    page.wait_for_function("() => window.jupyterapp?.restored")
-    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
-    page.evaluate("() => { window.jupyterapp.commands.execute('submarine:show-panel') }")
+    lab.show(page)
+    execute(page, "submarine:show-panel")
     page.wait_for_selector(".submarine-Job")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import nbformat
-from lab_driver import LIMIT, Lab
+from lab_driver import LIMIT, Lab, change_theme, execute
 from PIL import Image
 from playwright.sync_api import Browser
 from yarn_pictures import QUIET
@@ -36,13 +36,9 @@ def take_flow(browser: Browser, lab: Lab, target: Path, theme: str) -> None:
     nbformat.write(nbformat.v4.new_notebook(cells=cells), lab.work / "nightly.ipynb")
     page = browser.new_context(viewport={"width": 1100, "height": 860}).new_page()
     page.set_default_timeout(LIMIT)
-    page.goto(f"{lab.url}lab?token={lab.token}&reset")
-    page.wait_for_function("() => window.jupyterapp?.restored")
-    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
-    command = "([name, args]) => { window.jupyterapp.commands.execute(name, args) }"
-    page.evaluate(command, ["apputils:change-theme", {"theme": theme}])
-    page.wait_for_selector(f'body[data-jp-theme-name="{theme}"]', state="attached")
-    page.evaluate(command, ["submarine:show-flow", {"path": "nightly.ipynb"}])
+    lab.show(page)
+    change_theme(page, theme)
+    execute(page, "submarine:show-flow", path="nightly.ipynb")
     page.get_by_role("button", name="Build and run").click()
     page.wait_for_selector(".smc-graph [data-name=fit-tall][data-state=succeeded]")
     page.wait_for_selector(".smc-graph [data-name=fit-wide][data-state=running]")

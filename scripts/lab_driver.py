@@ -127,6 +127,17 @@ class Lab:
             with suppress(SubmarineError):
                 LocalCluster(self.home).kill(job_id)
 
+    def show(self, page: Page, *, reset: bool = True) -> None:
+        """Show JupyterLab in a page, and wait until what it had open is there.
+
+        Parameters
+        ----------
+        reset
+            Whether it begins with nothing open.
+        """
+        page.goto(f"{self.url}lab?token={self.token}{'&reset' if reset else ''}")
+        wait_restored(page)
+
     def _ask(self, method: str, path: str) -> bytes:
         headers = {"Authorization": f"token {self.token}"}
         request = Request(self.url + path, method=method, headers=headers)  # noqa: S310 - our own
@@ -181,10 +192,7 @@ class Notebook:
 
     def command(self, name: str, **arguments: str) -> None:
         """Execute a command of JupyterLab; waits for nothing."""
-        self.page.evaluate(
-            "([name, args]) => { window.jupyterapp.commands.execute(name, args) }",
-            [name, arguments],
-        )
+        execute(self.page, name, **arguments)
 
     def run_all(self) -> None:
         """Run all cells; returns at once."""
@@ -217,8 +225,26 @@ class Notebook:
 
     def theme(self, name: str) -> None:
         """Change the theme, and wait until it is there."""
-        self.command("apputils:change-theme", theme=name)
-        self.page.wait_for_selector(f'body[data-jp-theme-name="{name}"]', state="attached")
+        change_theme(self.page, name)
+
+
+def wait_restored(page: Page) -> None:
+    """Wait until JupyterLab is in a page, with what it had open."""
+    page.wait_for_function("() => window.jupyterapp?.restored")
+    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+
+
+def execute(page: Page, name: str, **arguments: str) -> None:
+    """Execute a command of JupyterLab; waits for nothing."""
+    page.evaluate(
+        "([name, args]) => { window.jupyterapp.commands.execute(name, args) }", [name, arguments]
+    )
+
+
+def change_theme(page: Page, name: str) -> None:
+    """Change JupyterLab's theme, and wait until it is there."""
+    execute(page, "apputils:change-theme", theme=name)
+    page.wait_for_selector(f'body[data-jp-theme-name="{name}"]', state="attached")
 
 
 def find_chromium() -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from airflow_pictures import take_airflow
 from flow_pictures import take_flow
-from lab_driver import LIMIT, Lab, Notebook, chromium
+from lab_driver import LIMIT, Lab, Notebook, change_theme, chromium, execute
 from PIL import Image
 from playwright.sync_api import Browser
 from reopen_recording import record
@@ -94,15 +94,11 @@ def take_charts(browser: Browser, lab: Lab, folder: Path, target: Path, theme: s
     job.result()
     page = browser.new_context(viewport={"width": 1200, "height": 780}).new_page()
     page.set_default_timeout(LIMIT)
-    page.goto(f"{lab.url}lab?token={lab.token}&reset")
-    page.wait_for_function("() => window.jupyterapp?.restored")
-    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
-    command = "([name, args]) => { window.jupyterapp.commands.execute(name, args) }"
-    page.evaluate(command, ["apputils:change-theme", {"theme": theme}])
-    page.wait_for_selector(f'body[data-jp-theme-name="{theme}"]', state="attached")
-    page.evaluate(command, ["submarine:show-panel", {}])
+    lab.show(page)
+    change_theme(page, theme)
+    execute(page, "submarine:show-panel")
     page.wait_for_selector(".submarine-Job-spark")
-    page.evaluate(command, ["submarine:show-metrics", {"job": job.id}])
+    execute(page, "submarine:show-metrics", job=job.id)
     place = page.locator(".submarine-Chart .u-over").first
     box = place.bounding_box()
     if box is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from lab_driver import execute
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import JobPaths
 
@@ -29,9 +30,7 @@ class Panel:
 
     def open(self):
         """Open the page and the panel, by the panel's command."""
-        self.page.goto(f"{self.lab.url}lab?token={self.lab.token}&reset")
-        self.page.wait_for_function("() => window.jupyterapp?.restored")
-        self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+        self.lab.show(self.page)
         self.show()
         return self
 
@@ -42,10 +41,7 @@ class Panel:
 
     def execute(self, name, **arguments):
         """Execute a command; waits for nothing."""
-        self.page.evaluate(
-            "([name, args]) => { window.jupyterapp.commands.execute(name, args) }",
-            [name, arguments],
-        )
+        execute(self.page, name, **arguments)
 
     def row(self, job_id, state=None):
         """Return a job's row, once it is there, in this state."""

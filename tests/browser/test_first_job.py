@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lab_driver import Lab
+from lab_driver import Lab, execute
 
 pytestmark = pytest.mark.service
 CELL = ".jp-NotebookPanel .jp-CodeCell"
@@ -19,20 +19,14 @@ def fresh_lab(tmp_path_factory):
 
 @pytest.fixture
 def first(fresh_lab, page):
-    page.goto(f"{fresh_lab.url}lab?token={fresh_lab.token}&reset")
-    page.wait_for_function("() => window.jupyterapp?.restored")
-    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    fresh_lab.show(page)
     yield page
     fresh_lab.tidy()
 
 
-def command(page, name):
-    page.evaluate("name => { window.jupyterapp.commands.execute(name) }", name)
-
-
 @pytest.mark.long
 def test_a_panel_without_jobs_offers_one(first):
-    command(first, "submarine:show-panel")
+    execute(first, "submarine:show-panel")
     first.wait_for_selector(".submarine-Panel >> text=No jobs yet")
     first.click(".submarine-Panel button:has-text('Run your first job')")
     first.wait_for_selector(f"{CELL} >> text=%%submarine --name first")
@@ -47,16 +41,16 @@ def test_the_job_that_the_launcher_offers_outlives_its_tab(first):
             return session?.kernel?.connectionStatus === "connected";
         }"""
     )
-    command(first, "notebook:run-all-cells")
+    execute(first, "notebook:run-all-cells")
     first.wait_for_selector(".submarine-card[data-state=succeeded]:has-text('first')")
     first.wait_for_selector(".submarine-card[data-state=running]:has-text('longer')")
-    command(first, "application:close")
+    execute(first, "application:close")
     first.click(".jp-Dialog button:has-text('Save')")
     first.wait_for_selector(".jp-NotebookPanel", state="detached")
     first.dblclick(".jp-DirListing-item:has-text('first-job.ipynb')")
     again = first.locator(".submarine-card[data-state=running]:has-text('longer')")
     again.wait_for()
     first.wait_for_selector(".submarine-Log >> text=Training on the CPU")
-    command(first, "submarine:show-panel")
+    execute(first, "submarine:show-panel")
     first.wait_for_selector(".submarine-Panel .submarine-Job[data-state=running]")
     assert first.locator(".submarine-First").is_hidden()

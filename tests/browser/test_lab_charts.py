@@ -149,9 +149,7 @@ def test_tabs_are_there_again_after_a_reload(panel, jobs):
         return all(one in kept for one in here) and f"metrics-{second}" not in kept
 
     until(noted)
-    page.goto(f"{panel.lab.url}lab?token={panel.lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.restored")
-    page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    panel.lab.show(page, reset=False)
     names.remove("Metrics: other")
     until(lambda: names <= set(tabs.all_text_contents()))
     assert "Metrics: other" not in tabs.all_text_contents()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lab_driver import wait_restored
 
 from tests.browser.panels import Panel
 from tests.jobs import until
@@ -314,8 +315,7 @@ def test_of_several_tabs_the_one_that_is_seen_tells_once(panel, jobs):
     with panel.page.context.expect_page() as opened:
         panel.page.evaluate("window.open(location.href)")
     seen = opened.value
-    seen.wait_for_function("() => window.jupyterapp?.restored")
-    seen.evaluate("() => window.jupyterapp.restored.then(() => null)")
+    wait_restored(seen)
     Panel(panel.lab, seen).show().row(job, "running")
     panel.page.evaluate(
         """() => {

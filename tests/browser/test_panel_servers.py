@@ -84,9 +84,7 @@ def test_nothing_is_asked_while_the_panel_is_hidden_and_the_status_bar_off(tmp_p
         asked, ended = [], []
         page.on("request", lambda one: "api/stream" in one.url and asked.append(one.url))
         page.on("requestfailed", lambda one: "api/stream" in one.url and ended.append(one.url))
-        page.goto(f"{lab.url}lab?token={lab.token}&reset")
-        page.wait_for_function("() => window.jupyterapp?.restored")
-        page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+        lab.show(page)
         panel = Panel(lab, page)
         assert asked == []
         panel.show()
