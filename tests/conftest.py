@@ -7,6 +7,7 @@ import platform
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -60,6 +61,9 @@ WITHOUT_GPUS = {
 They are a group of their own, which runs beside the other one: each is about half of the time.
 """
 
+SAMPLE = 4
+"""Of the cases of a test that is ``sampled``, `make test` takes the first of every so many."""
+
 SERVICES = {*GROUPS, "browser", "driven", "talk"} - {"built"}
 """Fixtures that start programs other than jobs: their tests are marked ``service``."""
 
@@ -100,7 +104,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by what they need; those of one real cluster follow one another in one process."""
+    cases: Counter[tuple[Path, str]] = Counter()
     for item in items:
+        if item.get_closest_marker("sampled"):
+            test = (item.path, getattr(item, "originalname", item.name))
+            if cases[test] % SAMPLE:
+                item.add_marker(pytest.mark.long)
+            cases[test] += 1
         fixtures = {*getattr(item, "fixturenames", ())}
         group = next((GROUPS[name] for name in GROUPS if name in fixtures), None)
         if item.path.parent.name == "contract" and hasattr(item, "callspec"):

@@ -262,6 +262,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("call", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_is_refused_and_nothing_is_on_record(program, call, words, tmp_path):
     body = f"""

@@ -32,6 +32,7 @@ def test_a_panel_without_jobs_offers_one(first):
     first.wait_for_selector(f"{CELL} >> text=%%submarine --name first")
 
 
+@pytest.mark.long
 def test_the_job_that_the_launcher_offers_outlives_its_tab(first):
     first.click(".jp-LauncherCard:has-text('Run your first job')")
     first.wait_for_selector(f"{CELL} >> text=%%submarine --name longer")

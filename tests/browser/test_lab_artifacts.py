@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 FILE = f"{CARD} [data-action=artifact]"
@@ -16,6 +18,7 @@ CELL = """
 """
 
 
+@pytest.mark.long
 def test_a_file_that_a_job_has_left_is_a_click_away(notebook, page, errors):
     cells = notebook(LOAD, CELL)
     cells.run_all()

@@ -178,6 +178,7 @@ def test_a_server_that_was_killed_is_followed_again(running, lab, page, gate):
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
+@pytest.mark.long
 def test_cancel_is_heard_while_the_kernel_is_busy(running, page):
     cells = running()
     button = page.locator(f"{CARD} [data-action=cancel]")
@@ -202,6 +203,7 @@ def test_kill_asks_first(running, page):
     assert page.locator(f"{CARD} .smc-state").text_content() == "■ killed"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "part", [CARD, pytest.param(".submarine-Log .smc-status", marks=pytest.mark.long)]
 )

@@ -28,6 +28,7 @@ def write(file, began, series, name="loss"):
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
+@pytest.mark.long
 def test_charts_move_together_and_show_the_log_of_the_moment(panel, jobs):
     page = panel.page
     job, task = over(panel, jobs, "charted")
@@ -121,6 +122,7 @@ def kept_tabs(panel):
     return json.dumps(told.get("layout-restorer:data", {}).get("main", {}))
 
 
+@pytest.mark.long
 def test_tabs_are_there_again_after_a_reload(panel, jobs):
     """Charts, jobs compared and scripts, each as it was; what a closed one had is not."""
     page = panel.page

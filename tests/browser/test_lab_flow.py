@@ -70,6 +70,7 @@ def test_a_flow_is_looked_at_run_and_retried_in_its_graph(panel, page, flow, gat
     assert page.locator(".submarine-FlowSection").get_by_text(flow).first.is_visible()
 
 
+@pytest.mark.long
 def test_a_run_in_a_cell_has_one_card_with_all_nodes(lab, notebook, page, flow, gate):
     folder = lab.work / flow.replace(".ipynb", ".flow")
     build_flow(lab.work / flow, folder)

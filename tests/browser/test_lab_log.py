@@ -97,6 +97,7 @@ def test_hostile_lines_are_text_and_nothing_else(opened, page, errors):
     assert (dialogs, errors) == ([], [])
 
 
+@pytest.mark.long
 def test_a_log_of_100_mb_is_scrolled_and_searched(opened, page, errors):
     opened(LONG)
     page.wait_for_selector(f"{LOG} .smc-status:has-text('1,000,000 lines')")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 DIALOG = ".jp-Dialog-content"
 
 
+@pytest.mark.long
 def test_a_notebook_on_the_cluster_is_asked_for_and_opened(panel, page, lab):
     panel.execute("submarine:new-notebook", cwd="")
     dialog = page.locator(DIALOG)

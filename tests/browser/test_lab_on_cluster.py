@@ -63,6 +63,7 @@ def test_a_notebook_of_a_job_runs_in_the_browser(lab, served, page, errors, tmp_
         assert lab.token not in path.read_text()
 
 
+@pytest.mark.long
 def test_who_sits_elsewhere_is_told_that_it_ends_and_keeps_it(lab, served, panel, page):
     notice = page.locator(".Toastify__toast", has_text="explore: nobody has used it")
     notice.get_by_text("it ends in 10 min").wait_for()

@@ -49,6 +49,7 @@ def in_sight(page):
     )
 
 
+@pytest.mark.long
 def test_after_a_reload_what_a_job_shows_goes_on_in_its_place(
     notebook, page, source, open_gate, errors
 ):
@@ -77,6 +78,7 @@ def test_after_a_reload_what_a_job_shows_goes_on_in_its_place(
     assert errors == []
 
 
+@pytest.mark.long
 def test_lines_wrap_and_have_their_times_when_that_is_wanted(
     notebook, page, source, open_gate, errors
 ):

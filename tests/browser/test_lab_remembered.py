@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from submarine_engine.history import job_ids
 
 LOAD = "%load_ext submarine_magics"
@@ -16,6 +17,7 @@ CELL = """
 CARD = ".submarine-Card .submarine-card"
 
 
+@pytest.mark.long
 def test_the_card_of_a_known_result_runs_the_cell_again(notebook, lab, page, errors):
     before = len(list(job_ids(Path(lab.home))))
     cells = notebook(LOAD, CELL, CELL)

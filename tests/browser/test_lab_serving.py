@@ -34,6 +34,7 @@ def served(lab, monkeypatch):
         stop(one.name)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("served")
 def test_a_model_is_tried_on_its_card(notebook, page, errors, tmp_path):
     notebook(*CELLS).run_all()

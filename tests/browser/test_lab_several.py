@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 TASKS = f"{CARD} details.smc-tasks"
@@ -53,6 +55,7 @@ def test_four_tasks_from_the_first_line_to_the_one_that_failed(notebook, page, g
     assert errors == []
 
 
+@pytest.mark.long
 def test_the_logs_of_all_in_the_cell_each_in_its_colour(notebook, page, gate):
     gate.touch()
     cells = notebook(LOAD, cell(gate, "--logs all").replace("job.rank == 2", "job.rank == 9"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 STACKS = ".submarine-Card .submarine-Stacks"
@@ -20,6 +22,7 @@ CELL = """
 """
 
 
+@pytest.mark.long
 def test_a_job_that_hangs_says_so_on_its_card_and_shows_where(notebook, page, gate, errors):
     second = gate.with_name(f"{gate.name}-2")
     cells = notebook(LOAD, CELL.replace("GATE", gate.name))

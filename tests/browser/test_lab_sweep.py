@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 NAMES = "rate = 1"
@@ -45,6 +47,7 @@ def test_the_card_of_a_sweep_grows_and_stays(notebook, page, gate, errors):
     assert errors == []
 
 
+@pytest.mark.long
 def test_all_trials_are_sorted_compared_and_opened_while_it_runs(notebook, page, gate, errors):
     name = "looked-at"
     cells = notebook(LOAD, NAMES, CELL.replace("GATE", gate.name).replace("search", name))

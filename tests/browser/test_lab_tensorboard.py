@@ -33,6 +33,7 @@ def drawn(frame):
     frame.locator("line-chart").first.wait_for(timeout=PATIENCE)
 
 
+@pytest.mark.long
 def test_a_cell_shows_what_the_job_wrote(notebook, page):
     notebook(LOAD, WRITES, SHOW).run_all()
     page.wait_for_selector(".jp-OutputArea iframe", timeout=PATIENCE)

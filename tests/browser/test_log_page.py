@@ -40,6 +40,7 @@ def test_what_would_hide_or_reorder_text_is_visible_as_on_the_card(page, job):
     assert page.locator("#lines b").count() == 0
 
 
+@pytest.mark.long
 def test_it_is_not_said_to_be_dead_once_it_is_live_again(page, job, tmp_path):
     page.goto(log_page(job))
     page.wait_for_selector("#lines:has-text('bold')")

@@ -78,6 +78,7 @@ def test_python_s_own_kernel_is_told_about_once_and_helped(one_cell, page):
     assert "'worker-0'" in page.text_content(".jp-OutputArea")
 
 
+@pytest.mark.long
 def test_a_tagged_cell_that_ran_here_is_said_to_have(one_cell, page):
     cells = one_cell("python3")
     content = nbformat.read(cells.path, as_version=4)

@@ -11,6 +11,7 @@ from tests.jobs import until
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> \u202egnp.exe"
 
 
+@pytest.mark.long
 def test_the_counts_are_those_of_the_moment(panel, jobs):
     panel.wait_for_free("2/2")
     job = jobs.start(gpus=1, name="counted")
@@ -39,6 +40,7 @@ def test_the_status_bar_leads_to_the_panel(panel, jobs):
     assert "local: 2 of 2 GPUs free" in title
 
 
+@pytest.mark.long
 def test_the_filter_takes_words_and_what_runs(panel, jobs):
     over, runs = jobs.start(name="alpha"), jobs.start(name="beta")
     jobs.finish(over)
@@ -127,6 +129,7 @@ def test_where_a_job_stands_opens_in_a_tab_and_is_asked_for_anew_at_each_click(p
     assert panel.errors == []
 
 
+@pytest.mark.long
 def test_a_terminal_opens_inside_a_job_while_it_runs(panel, jobs):
     job = jobs.start(name="entered")
     panel.row(job, "running").click()
@@ -143,6 +146,7 @@ def test_a_terminal_opens_inside_a_job_while_it_runs(panel, jobs):
     assert panel.errors == []
 
 
+@pytest.mark.long
 def test_an_attach_cell_refills_in_the_current_notebook(notebook, panel, jobs):
     job = jobs.start(name="before")
     jobs.finish(job)
@@ -292,6 +296,7 @@ def test_the_end_of_a_job_is_told_to_who_does_not_look(panel, jobs):
     panel.page.wait_for_selector(".lm-TabBar-tabLabel:has-text('Log: told')")
 
 
+@pytest.mark.long
 def test_the_panel_tells_what_jobs_have_cost(panel, jobs):
     job = jobs.start(name="costly", gpus=1)
     panel.row(job, "running")

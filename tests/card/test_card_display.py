@@ -246,6 +246,7 @@ def test_after_a_flood_the_last_state_is_sent_again(ran):
     assert last_words("flooded") == ["succeeded", "succeeded"]
 
 
+@pytest.mark.long
 def test_a_card_that_was_left_says_how_to_see_on(ran):
     card = ran["left"].card
     assert WIDGET not in card

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.sweeps.programs import run_program
 
 SEARCH = """
@@ -16,6 +18,7 @@ SEARCH = """
 """
 
 
+@pytest.mark.long
 def test_a_sweep_is_shown_and_goes_on_by_its_name(submarine, folder):
     assert b"no sweep is on record" in submarine("sweep", "list").stderr
     missing = submarine("sweep", "show", "train")

@@ -224,6 +224,7 @@ def test_escape_codes_of_a_job_are_not_obeyed_outside_its_log(start, train):
     assert "\x07" not in shown
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "words", [("logs", "train"), ("attach", "train"), ("logs", "train", "--json")]
 )

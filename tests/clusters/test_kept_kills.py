@@ -48,6 +48,7 @@ def events(home, job_id):
     return [event for event, _ in read_events(JobPaths(home, job_id).events)[0]]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("role", "where"),
     [
@@ -139,6 +140,7 @@ def begun_again(folder, home):
     return story
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("number", "where"),
     [
@@ -168,6 +170,7 @@ os.write(descriptor, f"{{job.rank}} of {{job.world_size}}\\n".encode())
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("number", "where"),
     [
@@ -228,6 +231,7 @@ def several_begun_again(folder, home):
     return status
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("number", "where"),
     [

@@ -46,6 +46,7 @@ def home(tmp_path, monkeypatch):
     end_processes_of(home)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(LIES))
 def test_who_does_not_say_hello_is_named_with_its_host(tmp_path, home, monkeypatch, name):
     lie, words = LIES[name]
@@ -67,6 +68,7 @@ def test_who_does_not_say_hello_is_named_with_its_host(tmp_path, home, monkeypat
     until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
 
 
+@pytest.mark.long
 def test_who_cannot_be_reached_is_named_before_the_code_begins(tmp_path, home, monkeypatch):
     monkeypatch.setenv("HOSTS_FRAMES_WITHIN", "1")  # who lies keeps none, and is not waited for
     (tmp_path / "lies").mkdir()

@@ -11,46 +11,6 @@ from submarine_engine.testing.place import PATIENCE
 
 from tests.jobs import end_processes_of
 
-LONG_ON_YARN = {
-    "test_a_job_is_begun_again_until_its_code_succeeds",
-    "test_code_runs_once_unless_it_is_said_otherwise",
-    "test_each_role_has_its_place",
-    "test_each_gpu_of_a_task_may_be_a_rank",
-    "test_a_command_is_told_by_its_variables",
-    "test_alone_a_task_is_the_first_of_one",
-    "test_leaving_by_sys_exit_0_is_a_success",
-    "test_any_process_opens_a_job_by_its_id_and_name",
-    "test_a_job_that_had_returned_before_is_a_success",
-    "test_who_takes_long_steps_has_longer_unless_told",
-    "test_a_job_that_waits_has_no_model_yet",
-    "test_a_job_that_waits_has_no_stacks_yet",
-    "test_threads_are_told_and_two_may_ask_at_a_time",
-    "test_what_the_function_raises_comes_to_who_asked_at_cell_and_line",
-    "test_a_job_never_grows_while_another_one_waits",
-    "test_a_job_is_run_once_more_from_the_start",
-    "test_a_job_that_failed_is_run_again_as_a_new_one",
-    "test_what_is_cancelled_is_not_begun_again",
-    "test_where_no_attempt_is_left_the_last_error_counts",
-    "test_at_its_time_limit_a_job_is_asked_to_end",
-    "test_a_job_whose_gpu_does_nothing_is_saved_and_ended",
-    "test_what_the_processes_of_a_task_use_is_told_while_it_runs",
-    "test_an_elastic_job_has_the_most_where_there_is_room",
-    "test_code_that_handles_the_request_goes_on_with_more_all_the_same",
-    "test_a_job_that_keeps_no_checkpoint_never_grows",
-    "test_a_function_that_hangs_is_told_after_patience_and_harms_nothing",
-    "test_a_task_in_native_code_says_where_it_is_and_goes_on",
-    "test_the_value_of_each_task_comes_home_when_it_is_asked_for",
-    "test_each_task_of_several_has_frames_of_its_own",
-    "test_one_that_handles_the_interrupt_has_succeeded",
-    "test_ranks_leave_files_of_the_same_name_apart",
-    "test_only_the_last_attempt_counts",
-}
-"""What the driver decides alike for every cluster, and `hosts` holds.
-
-One YARN cluster runs its tests one after the other, and each starts JVMs or containers.
-"""
-
-
 SHORT_ON_SLURM = {
     "test_a_job_tells_its_whole_life_in_order",
     "test_value_and_variables_come_home",
@@ -58,7 +18,38 @@ SHORT_ON_SLURM = {
     "test_a_queued_job_is_cancelled_without_ever_holding_a_gpu",
     "test_workers_begin_together_and_find_each_other",
 }
-"""One of each kind, about ten seconds together; all others are for `make test-long`."""
+"""One of each kind, about ten seconds together."""
+
+SHORT_ELSEWHERE = SHORT_ON_SLURM | {
+    "test_a_cancel_from_another_process_is_heard",
+    "test_a_failure_is_raised_at_cell_and_line",
+    "test_a_job_that_is_not_there",
+    "test_a_program_runs_inside_each_task_and_ends_with_it",
+    "test_a_result_of_many_megabytes_comes_home_whole",
+    "test_a_secret_reaches_the_job_and_nothing_that_is_kept_or_shown",
+    "test_a_start_is_told_phase_by_phase",
+    "test_a_task_that_cannot_begin_keeps_no_other_waiting",
+    "test_all_of_a_jobs_gpus_or_none",
+    "test_an_end_without_a_result_says_why",
+    "test_children_that_outlive_the_job_are_ended_with_it",
+    "test_displays_come_while_the_job_runs_and_in_order_for_a_later_reader",
+    "test_every_byte_comes_once_from_every_cursor",
+    "test_lines_arrive_while_the_job_runs_to_two_readers_alike",
+    "test_one_that_does_not_listen_is_killed_after_its_grace",
+    "test_several_tasks_get_all_of_their_gpus_or_none",
+    "test_the_frames_of_a_failed_job_are_opened_afterwards",
+    "test_the_jobs_own_function_saves_while_it_trains",
+    "test_the_next_attempt_goes_on_from_the_last_checkpoint",
+    "test_the_record_is_whole_and_the_owners_alone",
+    "test_what_a_job_leaves_comes_home_after_a_failure_too",
+    "test_what_cannot_be_is_refused_with_a_way_out",
+    "test_who_comes_first_is_served_first",
+    "test_who_failed_by_itself_speaks_though_others_lost_it_sooner",
+}
+"""What a cluster may do in its own way. All else the driver decides alike, and `local` holds it."""
+
+SHORT = {"hosts": SHORT_ELSEWHERE, "slurm": SHORT_ON_SLURM, "yarn": SHORT_ELSEWHERE}
+"""What `make test` asks of each cluster; of `local` it asks all, and `make test-long` of each."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,8 +57,7 @@ def pytest_collection_modifyitems(items):
     """Leave to `make test-long` what is slow on a real cluster and nothing of its own."""
     for item in items:
         name = item.callspec.params.get("cluster") if hasattr(item, "callspec") else None
-        on_yarn = name == "yarn" and item.originalname in LONG_ON_YARN
-        if on_yarn or (name == "slurm" and item.originalname not in SHORT_ON_SLURM):
+        if name in SHORT and item.originalname not in SHORT[name]:
             item.add_marker(pytest.mark.long)
 
 

@@ -63,6 +63,7 @@ def test_nodes_that_do_not_need_each_other_run_side_by_side(flow_of, call, folde
     assert call("flow", "run", folder)[0] == 0
 
 
+@pytest.mark.long
 def test_what_follows_a_failure_waits_for_a_retry_of_it(flow_of, call, folder, states, tmp_path):
     side, flag = tmp_path / "side", tmp_path / "flag"
     note = f"with open({str(side)!r}, 'a') as file:\n    file.write('%s ')\n"

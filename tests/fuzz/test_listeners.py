@@ -10,7 +10,7 @@ LISTENERS = [
     "log_pages",
     "tracker",
     "inside_here",
-    "inside_far",
+    pytest.param("inside_far", marks=pytest.mark.long),  # half a minute
     "zygote_here",
     "front",
     "forward",

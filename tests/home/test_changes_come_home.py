@@ -438,6 +438,7 @@ UNCHANGED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("made", UNCHANGED.values(), ids=UNCHANGED)
 def test_what_is_pickled_in_another_way_does_not_travel_unchanged_either(notebook, tmp_path, made):
     notebook.run(made)

@@ -78,6 +78,7 @@ def test_run_again_in_the_same_notebook_the_cell_is_what_it_would_be(notebook):
     assert notebook["weights"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("before", "source"),
     [
@@ -99,6 +100,7 @@ def test_what_the_cell_does_not_need_may_change(notebook, before, source):
     assert other["added"].__code__.co_firstlineno == line
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("change", "options", "why"),
     [

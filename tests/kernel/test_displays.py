@@ -98,6 +98,7 @@ def add(found, kind, content):
         found.append([kind, content["name"], content["text"]])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("cell", [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH])
 def test_a_cell_shows_the_same_as_a_job(kernel, cell):
     plain = kernel.run(cell)

@@ -139,6 +139,7 @@ wait(Stuck({!r}), 0.25)
 """
 
 
+@pytest.mark.long
 def test_a_value_that_hangs_is_left_by_an_interrupt_or_given_up(kernel, tmp_path):
     kernel.run(HANGS)
     ran = kernel.run(FAILS_STUCK.format(str(tmp_path)))

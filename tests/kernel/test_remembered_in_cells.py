@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from submarine_engine.records import list_jobs
 from submarine_magics.card.display import JOB_TYPE
 
@@ -60,6 +61,7 @@ def test_after_a_restart_all_of_the_cell_is_there(driven, tmp_path):
     assert "remembered" not in first[JOB_TYPE]
 
 
+@pytest.mark.long
 def test_a_result_that_was_forgotten_runs_again(driven, tmp_path):
     kernel = driven()
     kernel.run(BEFORE)

@@ -95,6 +95,7 @@ def test_a_failing_job_fails_its_cell(tmp_path):
     assert not made.cells[2].outputs
 
 
+@pytest.mark.long
 def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
     path = tmp_path / "nightly.ipynb"
     made = notebook(
@@ -119,6 +120,7 @@ def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
     assert displays(ran.cells[-1]) == ["3"]
 
 
+@pytest.mark.long
 def test_nbval_passes_a_notebook_that_was_run(tmp_path):
     path = tmp_path / "checked.ipynb"
     made = notebook(TRAIN, "%%submarine --name checked\nhistory = train(2)", "history")

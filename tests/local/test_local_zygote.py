@@ -185,6 +185,7 @@ def test_a_forked_task_is_as_a_fresh_one(ahead, gpus):
     assert len(forked["descriptors"]) == len(fresh["descriptors"])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("script", "state", "code", "words"),
     [
@@ -286,6 +287,7 @@ def test_the_gpus_of_a_forked_job_fall_free(ahead):
     until(lambda: all(gpu.job_id is None for gpu in ahead.local.cluster.gpus()))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "options",
     [
@@ -342,6 +344,7 @@ def test_a_launch_command_has_nothing_imported_ahead(ahead):
     assert not ahead.folders
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", ["write", "remove", "install"])
 def test_it_ends_when_a_library_changes(ahead, library, how):
     path = library("VERSION = 1\n")
@@ -424,6 +427,7 @@ def test_more_imports_take_its_place(ahead):
     assert ahead.pids() == before
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -770,6 +774,7 @@ def test_a_forked_task_of_several_is_as_a_fresh_one(ahead):
     assert environments[0] == environments[1]
 
 
+@pytest.mark.long
 @pytest.mark.service  # imports jax and scikit-learn four times
 def test_libraries_that_have_threads_compute_in_forks_as_in_fresh_processes(ahead):
     fresh = ahead.run(TRAIN)

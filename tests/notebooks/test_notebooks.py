@@ -16,6 +16,7 @@ NOTEBOOKS = sorted(p for p in GALLERY.glob("*.py") if not p.stem.startswith("lik
 pytestmark = pytest.mark.service  # kernels
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_notebook_is_as_if_its_cells_had_run_right_there(path, tmp_path):
     found = told_apart(percent.read(path), tmp_path, beside=GALLERY)

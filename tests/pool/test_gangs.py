@@ -107,6 +107,7 @@ def test_ranks_meet_anew_where_tasks_are_elsewhere(program, tmp_path, monkeypatc
     """)
 
 
+@pytest.mark.long
 def test_trials_of_several_ranks_are_pruned_and_pause_with_their_checkpoints(program, tmp_path):
     text = program.run(f"""
         go = Path({str(tmp_path / "go")!r})

@@ -159,6 +159,7 @@ def test_what_failed_runs_again_while_the_others_run_and_each_succeeds_once(prog
     """)
 
 
+@pytest.mark.long
 def test_maps_of_the_same_second_follow_one_another_whatever_their_names(program, tmp_path):
     folder = tmp_path / "flags"
     folder.mkdir()

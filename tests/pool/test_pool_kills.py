@@ -165,6 +165,7 @@ def test_a_controller_of_gangs_that_is_killed_is_taken_over(tmp_path, home, step
     run.look()
 
 
+@pytest.mark.long
 def test_a_thousand_calls_of_which_13_fail_and_controllers_are_killed(tmp_path, home):
     run = Run(tmp_path, 1000)
     kills = [
@@ -181,6 +182,7 @@ def test_a_thousand_calls_of_which_13_fail_and_controllers_are_killed(tmp_path, 
     assert len(Mapped(run.folder).failed) == 13
 
 
+@pytest.mark.long
 def test_two_controllers_do_not_run_one_pool(tmp_path, home):
     run = Run(tmp_path, 3)
     lock = locks.take(run.folder.lock)

@@ -45,6 +45,7 @@ def program(tmp_path, monkeypatch):
     return Program(tmp_path, PROGRAM)
 
 
+@pytest.mark.long
 def test_a_map_masks_secrets_in_its_record_its_logs_and_its_errors(program):
     program.run("""
         token = os.environ["MY_TOKEN"]

@@ -71,6 +71,7 @@ def test_frames_of_a_stranger_end_no_map(program):
     """)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("told", NO_FRAME.values(), ids=NO_FRAME)
 def test_what_is_no_frame_costs_the_worker_and_not_the_map(program, told):
     program.run(f"""

@@ -135,6 +135,7 @@ setattr(owner, name, kill(getattr(owner, name)))
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("at", [1, 7])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_each_point_of_a_checkpoint_changes_nothing(attempts, whole, point, at):

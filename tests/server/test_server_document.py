@@ -48,6 +48,7 @@ def document(server, job_id):
     return found
 
 
+@pytest.mark.long
 def test_the_document_admits_no_line_break_that_a_route_refuses(server, job_id):
     paths = server.get("/api/openapi.json").json()["paths"]
     path = f"{BASE}/jobs/{{job_id}}/logs/{{task}}/{{stream}}/search"
@@ -62,6 +63,7 @@ def test_the_document_admits_no_line_break_that_a_route_refuses(server, job_id):
     assert server.get(log, params={"text": "a line\n"}).status_code == 400
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("route", ASKED, ids=lambda route: f"{route.method} {route.path}")
 def test_answers_are_as_the_document_says(document, route):
     unsaid = route.body or (route.method, route.path) in UNSAID

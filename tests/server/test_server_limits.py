@@ -80,12 +80,14 @@ def tells_who_hangs(overview):
     return known and without_yarn and told["hanging"]["error"] == "it does not answer"
 
 
+@pytest.mark.long
 def test_a_cluster_that_hangs_is_given_up(hanging):
     answer = hanging("--SubmarineApp.call_limit=1").get("/api/clusters/hanging/gpus")
     assert answer.status_code == 503
     assert "no answer for 1 s" in answer.json()["what"]
 
 
+@pytest.mark.long
 def test_streams_are_refused_where_there_are_too_many(start_server, submit):
     server = start_server("--SubmarineApp.max_streams=2")
     path = f"/api/stream?jobs={submit(SLEEP)}"
@@ -112,6 +114,7 @@ def test_a_broken_configuration_is_told(start_server, submit, tmp_path):
     assert "config.toml" in page.text
 
 
+@pytest.mark.long
 def test_a_watch_outlives_its_troubles(start_server, submit, tmp_path):
     job_id, unseen = submit(SLEEP), submit(SLEEP)  # nobody has looked at the second before
     config = tmp_path / "submarine/config.toml"
@@ -195,6 +198,7 @@ def test_jobs_of_another_user_are_not_there(start_server, submit, module_home):
     assert next(server.stream(f"/api/stream?jobs={theirs}"))[0] == "gone"
 
 
+@pytest.mark.long
 def test_servers_of_two_homes_see_their_own_jobs(server, start_server, submit, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -232,6 +236,7 @@ def resident(server):
     return int(status.partition("VmRSS:")[2].split()[0]) >> 10
 
 
+@pytest.mark.long
 def test_readers_that_stall_keep_nobody_and_fill_no_memory(server, submit):
     job_id = over(submit, submit(LOUD))
     log = f"/jobs/{job_id}/logs/worker-0/stdout"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
@@ -29,6 +30,7 @@ async def said(url, typed, wanted):
     return text
 
 
+@pytest.mark.long
 def test_a_terminal_of_jupyters_leads_into_the_job(start_server, submit):
     server = start_server(WITH)
     job = submit(STAYS, name="stays")

@@ -69,6 +69,7 @@ def text_of(part):
     return part if isinstance(part, str) else "".join(map(text_of, part[2]))
 
 
+@pytest.mark.long
 def test_all_trials_are_reached_a_page_at_a_time(server, sweep):
     found = asked(server, sweep, every=1, column=0, down=0, start=950)
     assert found["total"] == 1000

@@ -18,6 +18,7 @@ from tests.jobs import until
 from tests.serving.conftest import ask
 
 
+@pytest.mark.long
 @pytest.mark.service
 def test_replicas_end_by_themselves_once_their_front_is_killed_for_good(
     home, constant, monkeypatch

@@ -49,6 +49,7 @@ def answers(record, number):
     return seen
 
 
+@pytest.mark.long
 @pytest.mark.service
 def test_an_update_of_the_only_replica_waits_for_a_gpu_and_says_so(home, seeing, monkeypatch):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")

@@ -62,6 +62,7 @@ def test_the_best_come_first_and_the_newest_are_there(sweep, way):
     assert found.until > found.began
 
 
+@pytest.mark.long
 def test_it_has_a_bound_however_much_there_is(sweep, tmp_path):
     one = sweep()
     one.run([1 / (number + 1) for number in range(300)], errors={299})

@@ -75,6 +75,7 @@ def test_a_trial_that_fails_is_one_row_and_is_tried_again(program):
     assert """, in train(): if x == 1: raise ValueError("no ones")""" in rows["1"][1]
 
 
+@pytest.mark.long
 def test_failed_trials_are_tried_again_while_the_others_run(program):
     told, _ = program("""
         def train(x):
@@ -176,6 +177,7 @@ def test_a_trial_is_pruned_by_what_it_prints(program, monkeypatch):
     assert told[1] == ["pruned", None, [[0, 2.0], [1, 2.0]]]
 
 
+@pytest.mark.long
 def test_several_objectives_have_several_best(program):
     told, text = program("""
         def train(x):
@@ -188,6 +190,7 @@ def test_several_objectives_have_several_best(program):
     assert "(4 that none beats)" in text
 
 
+@pytest.mark.long
 def test_a_sweep_all_of_whose_trials_fail_ends_with_the_first_error(program):
     told, text = program("""
         def train(x):
@@ -297,6 +300,7 @@ def test_a_sweep_is_extended_paused_and_resumed(program):
     assert states == ["complete", "complete"]
 
 
+@pytest.mark.long
 def test_a_cancelled_sweep_is_found_by_its_name_with_what_it_has_found(program):
     told, _ = program("""
         from submarine_engine import JobCancelledError, open_sweep

@@ -46,6 +46,7 @@ TRAIN = """
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("function", ["train", "plain"])
 def test_another_job_does_not_wait_for_a_trial_to_end(tmp_path, monkeypatch, function):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")

@@ -106,6 +106,7 @@ def test_it_holds_no_gpu_and_no_tensorflow(here):
     assert Files(here.home, board.id).record.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 def test_it_ends_after_its_last_reader(here, monkeypatch):
     monkeypatch.setenv("SUBMARINE_TENSORBOARD_IDLE", "10")  # more than it takes to read it
     board = wait_for_board(here.home, select(here.home))

@@ -193,6 +193,7 @@ def test_one_that_is_dead_is_started_again_by_its_reader(server, opened, module_
     assert server.get(f"{path}/").status_code == 503
 
 
+@pytest.mark.long
 def test_one_that_hangs_holds_up_nobody(server, opened, run, module_home):
     path, _ = opened
     assert server.get(f"{path}/").ok

@@ -106,6 +106,7 @@ def test_events_in_hdfs_are_read_where_they_are(cluster, tmp_path):
             files.remove(folder)
 
 
+@pytest.mark.long
 def test_tensorboard_beside_a_job_is_on_the_application_s_pages(cluster, tmp_path, on_yarn):
     job_id, flag = submit(cluster, tmp_path, tensorboard=True)
     page = until(lambda: cluster.links(job_id).get("TensorBoard"), 180)

@@ -63,6 +63,7 @@ def application_of(kernel, name):
     return read_json(job / "yarn.json")["app_id"]
 
 
+@pytest.mark.long
 def test_the_first_job_finds_a_master_without_gpus(on_yarn, start):
     # As configured: the kernel's start is enough. A busy machine takes its time for the first job.
     kernel = start(SUBMARINE_CLUSTER="yarn", SUBMARINE_YARN_IDLE="300")

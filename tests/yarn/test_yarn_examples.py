@@ -54,6 +54,7 @@ def free(text):
     return len(re.findall(r"\bfree$", text, re.MULTILINE))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_quickstart_runs_unchanged(run):
     cells = run("quickstart", SUBMARINE_CLUSTER="yarn")

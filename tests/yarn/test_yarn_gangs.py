@@ -32,6 +32,7 @@ def run(cluster, workdir, **gpus_of):
     return {task: int(instance.rpartition("_")[2]) for task, instance in noted.items()}
 
 
+@pytest.mark.long
 def test_a_gang_gets_all_that_it_asks_for_at_the_first_time(shared_home, tmp_path):
     cluster = yarn_cluster(shared_home)
     for turn in range(3):  # skein numbers what a master was asked for: a number more is one lost

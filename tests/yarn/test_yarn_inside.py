@@ -59,6 +59,7 @@ def samples_of(job: Job) -> Path:
     return Path(told.stdout.decode().strip()) / FILE
 
 
+@pytest.mark.long
 def test_a_port_of_a_container_is_a_page_and_its_samples_come_home_when_it_is_killed(
     serves, shared_home, tmp_path, capsys
 ):

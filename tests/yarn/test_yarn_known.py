@@ -40,6 +40,7 @@ def submarine(*words):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
+@pytest.mark.long
 def test_a_job_in_a_terminal_needs_no_variable(yarn, plain, tmp_path):
     home = yarn.cluster.layout.root.parents[1]
     plain.setenv("SUBMARINE_HOME", str(home))

@@ -29,6 +29,7 @@ def home(tmp_path):
     end_processes_of(home, patience=3)
 
 
+@pytest.mark.long
 def test_the_job_after_a_mended_path_runs(on_yarn, home, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_YARN_IDLE", "900")
     cluster = yarn_cluster(home)

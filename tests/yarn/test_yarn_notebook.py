@@ -187,6 +187,7 @@ def test_what_the_cell_leaves_behind_is_there(any_way):
     assert home.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 def test_a_file_that_the_cell_runs_travels_with_what_it_imports(kernel):
     folder = Path(kernel.cwd)
     (folder / "tools.py").write_text(

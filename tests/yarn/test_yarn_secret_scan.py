@@ -101,7 +101,12 @@ def read_as_nobody(mark, folders):
 
 
 @pytest.mark.parametrize(
-    "how", ["warm", pytest.param("cold", marks=pytest.mark.long), "warm, by HDFS"]
+    "how",
+    [
+        "warm",
+        pytest.param("cold", marks=pytest.mark.long),
+        pytest.param("warm, by HDFS", marks=pytest.mark.long),
+    ],
 )
 def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatch, how):
     gate = tmp_path / "gate"

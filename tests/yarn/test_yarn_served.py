@@ -63,6 +63,7 @@ def test_a_notebook_on_yarn_is_reached_through_its_job_and_its_files_come_home(c
     ]
 
 
+@pytest.mark.long
 def test_a_kernel_on_yarn_runs_cells_of_this_machine_and_begins_anew_in_its_job(capsys, tmp_path):
     words = ("notebook", "kernel", "install", "--cluster", "yarn", "--gpus", "1")
     assert main(words) == 0

@@ -25,6 +25,7 @@ print(job.rank, "of", job.world_size)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("logs", "mode"),
     [("nodes", "warm"), ("hdfs", "warm"), pytest.param("after", "cold", marks=pytest.mark.long)],
@@ -47,6 +48,7 @@ def test_what_is_told_needs_neither_nodes_nor_hdfs(tmp_path, monkeypatch, logs, 
     end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("on_yarn")
 def test_only_who_has_the_certificate_reaches_what_tasks_are_told(tmp_path, monkeypatch):
     home = tmp_path / "home"

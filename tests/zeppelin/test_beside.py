@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from submarine_engine.records import list_jobs
 
 from tests.jobs import until
@@ -78,6 +79,7 @@ def test_what_follows_in_the_note_waits_and_says_so(note, tmp_path):
     assert (found["status"], text(found)) == ("FINISHED", "'HOME-FIRST'\n")
 
 
+@pytest.mark.long
 def test_jobs_of_one_note_run_side_by_side_where_they_do_not_wait(note, tmp_path):
     go = tmp_path / "go"
     first = begin(note, JOB.format(name="side-1", go=str(go)))
@@ -87,6 +89,7 @@ def test_jobs_of_one_note_run_side_by_side_where_they_do_not_wait(note, tmp_path
     assert {note.wait(number)["status"] for number in (first, second)} == {"FINISHED"}
 
 
+@pytest.mark.long
 def test_a_job_is_cancelled_by_a_command_while_others_wait_for_a_long_paragraph(
     client, note, zeppelin, tmp_path
 ):
@@ -116,6 +119,7 @@ def test_a_job_is_cancelled_by_a_command_while_others_wait_for_a_long_paragraph(
         other.delete()
 
 
+@pytest.mark.long
 def test_the_link_beside_a_paragraph_outlives_what_its_job_clears(note, tmp_path):
     go = tmp_path / "go"
     words = JOB.format(name="clears", go=str(go)).replace(

@@ -53,6 +53,7 @@ session.send = all_but_idle
 """
 
 
+@pytest.mark.long
 def test_no_line_is_lost_however_far_the_reader_is_behind(kernel, tmp_path):
     done, lines = tmp_path / "done", []
 
@@ -96,6 +97,7 @@ def test_all_that_a_shell_writes_arrives_in_both_streams(kernel):
     assert "".join(texts["stderr"]) == "é" * 70_000
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("script", "said"),
     [

@@ -99,6 +99,7 @@ def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
     assert later.locator(".outputs").inner_text() == shown.locator(".outputs").inner_text()
 
 
+@pytest.mark.long
 def test_who_waits_for_a_job_says_so_and_a_command_does_not_wait(note, opened, tmp_path):
     job = note.add(WAITING_JOB.format(file=str(tmp_path / "go")))
     after, command = note.add("%submarine.python\n40 + 2"), note.add("%submarine job list")
@@ -134,6 +135,7 @@ def test_hostile_text_stays_text(note, opened):
     assert "tex2jax_ignore" in (shown.locator(".submarine-card").get_attribute("class") or "")
 
 
+@pytest.mark.long
 def test_a_card_is_light_on_zeppelins_white_page_under_a_dark_system(note, opened):
     number = note.add("%submarine.run --gpus 0 --name light\n1")
     page = opened(color_scheme="dark")
@@ -164,6 +166,7 @@ print("after")
 """
 
 
+@pytest.mark.long
 def test_what_a_job_displays_has_the_forms_of_zeppelin(note, opened):
     plain = note.write("%submarine.python\n" + SHOWS.replace("{0}", "plain"))
     job = note.add("%submarine.run --gpus 0 --name shows\n" + SHOWS.replace("{0}", "job"))
@@ -182,6 +185,7 @@ def test_what_a_job_displays_has_the_forms_of_zeppelin(note, opened):
     assert text(ran) == "before\n'new state'\nafter\n"
 
 
+@pytest.mark.long
 def test_a_table_and_a_picture(note, opened):
     made = note.write(
         "%submarine.python\n"
@@ -196,6 +200,7 @@ def test_a_table_and_a_picture(note, opened):
     assert "0.25" in page.inner_text("table.data")
 
 
+@pytest.mark.long
 def test_the_new_page_leads_to_the_log_and_shows_the_result_without_a_reload(
     note, request, tmp_path
 ):
@@ -222,6 +227,7 @@ def test_the_new_page_leads_to_the_log_and_shows_the_result_without_a_reload(
         expect(card).to_have_attribute("data-state", "succeeded", timeout=LIMIT)
 
 
+@pytest.mark.long
 def test_the_new_page_shows_what_each_kind_of_paragraph_has_shown(note, request):
     texts = {
         "%submarine.python\n40 + 2": "42",

@@ -65,6 +65,7 @@ def memory(pid, name="VmRSS"):
     raise AssertionError(f"no {name} of {pid}")
 
 
+@pytest.mark.long
 def test_a_chatty_paragraph_ends_with_all_of_its_lines(note):
     number = note.add("%submarine.python\nfor i in range(3000): print(f'L{i}', flush=True)")
     for _ in range(2):
@@ -212,6 +213,7 @@ def test_two_jobs_of_a_note_side_by_side(note, new_jobs, tmp_path):
     until(lambda: [job["state"] for job in new_jobs().values()] == ["succeeded", "succeeded"])
 
 
+@pytest.mark.long
 def test_a_log_of_100_megabytes(zeppelin, note, new_jobs):
     note.write("%submarine.python\n1")
     (interpreter,) = zeppelin.interpreters()

@@ -94,6 +94,7 @@ def test_an_unknown_command_names_the_nearest(talk):
     assert talk.interpret("echo $((40 + 2))", SHELL)[1] == [("TEXT", "42\n")]
 
 
+@pytest.mark.long
 def test_the_cluster_that_a_session_uses_is_that_of_its_commands_and_of_no_other(talk):
     def doctors(session):
         found = talk.interpret("doctor", COMMAND, session, talk.context(f"d-{session}"))
@@ -252,6 +253,7 @@ def test_a_killed_interpreter_leaves_its_job_which_the_next_run_follows(tmp_path
     assert len(list(job_ids(home))) == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("other", [{"user": "bob"}, {"memory": "1G"}], ids=["user", "options"])
 def test_nobody_follows_the_job_of_another_user_or_of_other_options(tmp_path, home, other):
     text = WAITS.format(str(tmp_path / "go"))
@@ -270,6 +272,7 @@ def test_nobody_follows_the_job_of_another_user_or_of_other_options(tmp_path, ho
     assert len(list(job_ids(home))) == 2
 
 
+@pytest.mark.long
 def test_a_job_that_is_followed_again_is_cancelled_with_its_paragraph(tmp_path):
     text = WAITS.format(str(tmp_path / "never"))
     for name in ("first", "second"):
@@ -324,6 +327,7 @@ def test_it_logs_into_a_file_of_its_owner(talk, home):
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 def test_the_log_goes_on_until_it_is_too_long(home):
     def write(group, text):
         code = "from submarine_zeppelin.service import begin_log as begin; "

@@ -148,6 +148,7 @@ def test_a_real_cluster_tells_its_gpus(on_yarn):
     }
 
 
+@pytest.mark.long
 def test_a_real_cluster_tells_who_holds_and_who_waits(on_yarn, submitted, until):
     holder = submitted(queue="small", gpus=1, tags={"submarine", "submarine-job:20260101-mine"})
     rm = ResourceManager(load_hadoop())

@@ -34,6 +34,7 @@ def rm(on_yarn, monkeypatch, tmp_path):
             until(lambda app_id=master["app_id"]: rm.application(app_id)["state"] in FINAL)
 
 
+@pytest.mark.long
 def test_idle_masters_make_room(rm, tmp_path):
     cluster = open_cluster("yarn")
 

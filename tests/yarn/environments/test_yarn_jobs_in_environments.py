@@ -71,6 +71,7 @@ def test_a_job_runs_in_a_packed_copy_of_this_environment(cluster, hdfs, site, tm
     assert newer.key != again.key
 
 
+@pytest.mark.long
 def test_a_job_runs_in_an_archive_of_the_users(cluster, hdfs, tmp_path):
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)

@@ -109,6 +109,7 @@ def test_a_killed_training_goes_on_from_hdfs(here, start):
         assert checkpoints.latest(address) == newest
 
 
+@pytest.mark.long
 def test_a_damaged_one_is_passed_over(here, start):
     whole = ran(start())
     newest = f"{here.home}/run/step-000000000006/state.pickle"
@@ -122,6 +123,7 @@ def test_a_damaged_one_is_passed_over(here, start):
     assert checkpoints.latest("run").endswith("step-000000000005")
 
 
+@pytest.mark.long
 def test_ranks_in_hdfs(here, start):
     def gang(path, **env):
         ranks = [
@@ -175,6 +177,7 @@ def test_bad_places_are_refused_before_the_first_step(here, start, path, words):
     assert words in err
 
 
+@pytest.mark.long
 def test_another_users_checkpoints_are_refused(here, start, conf):
     assert ran(start())[0] == 0
     stranger = new_user(conf)
@@ -199,6 +202,7 @@ def test_hdfs_that_does_not_take_it_ends_no_training(here, start, conf):
     assert "the training goes on, and the last checkpoint stays as it is" in err
 
 
+@pytest.mark.long
 def test_a_job_on_yarn_has_a_folder_of_its_own_for_all_attempts(conf, tmp_path, shared_home):
     files = open_hdfs(conf)
     cluster = open_cluster("yarn")

@@ -55,6 +55,7 @@ def in_a_job(files, tmp_path):
     return run
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("address", ["uri", "web_uri"])
 def test_data_is_read_by_its_address(files, in_a_job, address):
     named = getattr(files, address)
@@ -70,6 +71,7 @@ def test_data_is_read_by_its_address(files, in_a_job, address):
     assert files.get(f"{files.home}/checkpoints/a/step-1") == b"data trained"
 
 
+@pytest.mark.long
 def test_pandas_reads_it_through_no_proxy(files, in_a_job):
     files.put(b"a,b\n1,2\n", f"{files.home}/table.csv")
     code = f"import pandas; print(pandas.read_csv('{files.uri(files.home)}/table.csv').b.sum())"

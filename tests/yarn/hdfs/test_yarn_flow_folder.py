@@ -113,6 +113,7 @@ def test_a_flow_in_hdfs_runs_as_one_on_a_path(call, tmp_path, address):  # noqa:
     assert out.count("succeeded") == 2
 
 
+@pytest.mark.long
 def test_who_takes_over_a_killed_node_in_hdfs_attaches_to_its_job(killed_at):
     assert killed_at("after submit")
 
@@ -128,6 +129,7 @@ def test_every_kill_in_hdfs_leaves_what_the_next_one_ends(killed_at):
     assert number > 8
 
 
+@pytest.mark.long
 def test_a_second_worker_waits_for_the_first(call, tmp_path, address):  # noqa: F811 - the fixture
     gate = tmp_path / "gate"
     path = notebook(

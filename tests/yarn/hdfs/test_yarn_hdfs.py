@@ -94,7 +94,10 @@ def test_containers_get_files_without_hadoop(files, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "quota", "left"),
-    [("DiskSpace quota", "-setSpaceQuota", "1"), ("NameSpace quota", "-setQuota", "1")],
+    [
+        pytest.param("DiskSpace quota", "-setSpaceQuota", "1", marks=pytest.mark.long),
+        ("NameSpace quota", "-setQuota", "1"),
+    ],
 )
 def test_a_full_quota_is_said_in_hdfs_own_words(files, words, quota, left):
     dfsadmin(quota, left, files.home)

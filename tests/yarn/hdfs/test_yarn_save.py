@@ -111,6 +111,7 @@ def test_a_model_comes_to_hdfs_whole(ground):
     assert not list(paths.root.glob("saving-*"))
 
 
+@pytest.mark.long
 def test_the_last_whole_checkpoint_in_hdfs_is_copied(ground):
     kept = f"{ground.there}/kept"
     job = ground.train(WRITE_HALF, checkpoint_path=ground.files.uri(kept))
@@ -154,6 +155,7 @@ def test_where_nothing_can_be_reached_that_is_said(ground_of_its_own, monkeypatc
         job.save(ground.folder / "model")
 
 
+@pytest.mark.long
 def test_of_several_tasks_the_chiefs_model_counts(ground):
     small = Resources(gpus=0, memory=256)
     roles = (Role(name="chief", resources=small), Role(count=2, resources=small))

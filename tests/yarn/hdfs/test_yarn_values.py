@@ -47,6 +47,7 @@ def in_cache():
         files.close()
 
 
+@pytest.mark.long
 def test_a_second_job_with_the_same_array_uploads_nothing(run):
     array = np.random.default_rng().random(400_000)
     text = "a" * (2 << 20)

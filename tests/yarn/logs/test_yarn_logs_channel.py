@@ -41,6 +41,7 @@ def test_a_job_whose_nodes_cannot_be_reached(on_yarn, tmp_path, monkeypatch):
     hdfs.close()
 
 
+@pytest.mark.long
 def test_a_job_of_which_nothing_can_be_seen_before_its_end(on_yarn, tmp_path, monkeypatch):
     """It has no warm master, whose life would keep the log from coming."""
     monkeypatch.setenv("SUBMARINE_YARN_LOGS", "after")
