@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression
 from submarine_engine.bundle.capture import Capture
 
 
@@ -50,6 +49,9 @@ def test_frames_travel():
 
 
 def test_models_travel():
+    # Imported here: it takes long, and each process of a run imports all of the tests.
+    from sklearn.linear_model import LogisticRegression
+
     model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
     assert there_and_back(model).predict([[2.0]]) == [1]
 
