@@ -118,5 +118,5 @@ $(FRAMEWORKS)/.frameworks: pyproject.toml constraints-frameworks.txt scripts/ins
 	touch $@
 
 $(VENV)/.dev: $(REQUIREMENTS)
-	scripts/install $(VENV) $(PYTHON) demo test lint docs bench
+	EXTRAS=kubernetes scripts/install $(VENV) $(PYTHON) demo test lint docs bench
 	touch $@

@@ -25,6 +25,7 @@ _KINDS = {"name", "path", "count", "memory", "switch"}
 
 # Those that come with Submarine are there without a search through the installed packages.
 _BUILT_IN = {
+    "kubernetes": "submarine_engine.clusters.kubernetes.options",
     "local": "submarine_engine.clusters.local.options",
     "slurm": "submarine_engine.clusters.slurm.options",
     "yarn": "submarine_engine.clusters.yarn.options",

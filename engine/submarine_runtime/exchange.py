@@ -235,8 +235,10 @@ def _free_port() -> _socket.socket:
 
 def own_host() -> str:
     """Return by what name or address other machines reach this one."""
-    # What YARN calls the node; else what the machine calls itself, where that means something.
-    for name in (os.environ.get("NM_HOST", ""), os.uname().nodename):
+    # A pod's own address: nobody else knows its name. What YARN calls the node; else what the
+    # machine calls itself, where that means something.
+    told = (os.environ.get(name, "") for name in ("SUBMARINE_HOST", "NM_HOST"))
+    for name in (*told, os.uname().nodename):
         with suppress(OSError):
             if name and _socket.getaddrinfo(name.encode(), 0):
                 return name

@@ -1,9 +1,9 @@
-"""What runs one task of a job whose nodes share a disk, and tells how it ended.
+"""What runs one task of a job whose nodes share a disk, and tells how it ended; or one of a pod.
 
 ``python -I …/shared_folder.py FOLDER TASK…`` is one of several equal processes, one for each
-task; ``SLURM_PROCID`` says which. A task's folder has ``launch.json``; ``node``,
-``started.json``, the logs, and at last ``exit`` are written here, see
-"What a container writes" in docs/clusters.md.
+task; ``SLURM_PROCID`` says which. In a pod there is one alone. A task's folder has ``launch.json``;
+``node``, ``started.json``, the logs, and at last ``exit`` are written here, see "What a container
+writes" in docs/clusters.md.
 """
 
 # ruff: noqa: PTH105, PTH109, PTH112, PTH118, PTH123, PTH208
@@ -11,6 +11,7 @@ task; ``SLURM_PROCID`` says which. A task's folder has ``launch.json``; ``node``
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -28,6 +29,9 @@ ASKED = "asked-to-end"
 """Each line of it, TERM or KILL, is a signal for the task. It is there from the start: what is not
 there a shared disk may say for a minute after it has come."""
 
+BEGUN = "begun"
+"""Whoever makes it runs the task, and holds its lock."""
+
 _LOOKS_EVERY = 0.2  # seconds between two looks for what is asked: a question to the disk's server
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: what loses its parent becomes ours
 _INSIDE_ASKED = "inside-asked.json"
@@ -37,14 +41,17 @@ def main(words: list[str]) -> int:
     """Run the task that is this process's; 0 where its end is told, whatever it was."""
     root, *tasks = words
     # Those of one component of a heterogeneous job have consecutive numbers, from whichever on.
-    task = tasks[int(os.environ["SLURM_PROCID"]) % len(tasks)]
+    task = tasks[int(os.environ.get("SLURM_PROCID", "0")) % len(tasks)]
     os.umask(0o077)
     os.chdir(os.path.join(root, task))
     try:
-        os.close(os.open("begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        begun = os.open(BEGUN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return 0  # it was asked for twice: another one runs it, or has run it
-    _write("node", os.environ.get("SLURMD_NODENAME") or os.uname().nodename)
+    with suppress(OSError):  # a shared disk may have no locks, and nobody asks for this one there
+        fcntl.flock(begun, fcntl.LOCK_EX)
+    named = os.environ.get("SLURMD_NODENAME") or os.environ.get("SUBMARINE_NODE")
+    _write("node", named or os.uname().nodename)
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     # `scancel` by hand asks all processes of the job to end: this one stays, to tell of it.
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -78,6 +85,8 @@ def _run(launch: dict[str, Any]) -> int:
             stderr=stderr,
             preexec_fn=_hear_of_children,  # noqa: PLW1509 - no threads here
         )
+    if launch.get("passes_on"):  # in a pod nobody else hears of its end
+        signal.signal(signal.SIGTERM, lambda *_: _ask_to_end(task.pid))
     heard, let_in = 0, b""
     while task.poll() is None:
         signal.sigtimedwait({signal.SIGCHLD}, _LOOKS_EVERY)
@@ -93,11 +102,28 @@ def _run(launch: dict[str, Any]) -> int:
 
 
 def _environment(launch: dict[str, Any]) -> dict[str, str]:
-    """Return the task's environment: the job's own, what Slurm tells, and the GPUs it granted."""
-    told = {key: value for key, value in os.environ.items() if key.startswith("SLURM")}
+    """Return the task's environment: the job's own, what the cluster tells, the GPUs it granted."""
+    tells = launch.get("tells", "SLURM")
+    told = {key: value for key, value in os.environ.items() if key.startswith(tells)}
     given: dict[str, str] = launch["environment"]
-    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if launch["gpus"] else ""
-    return {**told, **given, "CUDA_VISIBLE_DEVICES": gpus}
+    return {**told, **given, "CUDA_VISIBLE_DEVICES": _granted(launch["gpus"])}
+
+
+def _granted(count: int) -> str:
+    """Return the GPUs that the task may see, as CUDA has them."""
+    if not count:
+        return ""
+    if "SLURM_PROCID" in os.environ:
+        return os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    # A pod has no GPUs but its own. A device plugin names them, or the first ones are they.
+    named = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
+    by_number = ",".join(map(str, range(count)))
+    return by_number if named in ("", "all", "none", "void") else named
+
+
+def _ask_to_end(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGTERM)
 
 
 def _let_inside(

@@ -160,12 +160,12 @@ def test_version_is_an_option_and_a_verb():
         ("job run --worker-r", ["--worker_resources"]),
         ("job run --name x --na", []),
         ("job run --env A=1 --en", ["--env", "--environment"]),
-        ("job run --cluster ", ["local", "slurm", "yarn"]),
+        ("job run --cluster ", ["kubernetes", "local", "slurm", "yarn"]),
         ("job run --cluster=l", ["--cluster=local"]),
         ("job run --worker_resources memory=1G,g", ["memory=1G,gpu="]),
         ("job run --name ", []),
         ("job run train.py -- --ep", []),
-        ("use ", ["local", "slurm", "yarn"]),
+        ("use ", ["kubernetes", "local", "slurm", "yarn"]),
         ("job show 2", ["20251120-101010-abcde"]),
         ("job kill mnist ", ["20251120-101010-abcde", "mnist"]),
         ("help jo", ["job"]),
@@ -179,11 +179,11 @@ def test_completion(line, found):
 
 
 def test_completion_looks_left_of_the_cursor_only():
-    assert complete("job run --gp --name x", len("job run --gp")) == ["--gpus", "--gpu_type"]
+    assert complete("job run --gp --name x", len("job run --gp")) == ["--gpus", "--gpu_resource", "--gpu_type"]
 
 
 def test_completion_in_a_cell_knows_options_alone():
-    assert complete("--gp", cell=True, surface=NOTEBOOK) == ["--gpus", "--gpu_type"]
+    assert complete("--gp", cell=True, surface=NOTEBOOK) == ["--gpus", "--gpu_resource", "--gpu_type"]
     assert complete("jo", cell=True, surface=NOTEBOOK) == []
     assert "--json" not in complete("--", cell=True, surface=NOTEBOOK)
 

@@ -13,25 +13,19 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from submarine_runtime import stacks
-from submarine_runtime.call_frames import CALLS, PART, TAKEN, part, take_in, whole
-from submarine_runtime.exchange import ANSWER, HELLO, INSIDE, PORTS, VERSION
+from submarine_runtime.call_frames import CALLS, PART, TAKEN, part, whole
+from submarine_runtime.exchange import ANSWER, HELLO, PORTS, VERSION
+from submarine_runtime.messages import LARGEST
+from submarine_runtime.messages import exchange as bring
 
 from submarine_engine.errors import ClusterError
-from submarine_engine.history import read_foreign, write_aside
 from submarine_engine.lifecycle import WORKERS
 
 if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
-
-LARGEST = 1 << 16
-"""Bytes that a task's message may have. The driver's answer has some 100 for each task."""
-
-_LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST, INSIDE: LARGEST}
 
 _ASK_AGAIN = 1.0  # seconds
 
@@ -229,36 +223,19 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
     ClusterError
         The folder cannot be written now.
     """
-    found: dict[str, bytes] = {}
     try:
-        for name, data in messages.items():
-            if name == CALLS:
-                found[TAKEN] = b"%d" % take_in(str(folder / CALLS), data)
-                continue
-            if name == stacks.ASK:
-                stacks.forget_last(str(folder))
-            elif name == stacks.ASK_MAIN and stacks.has_answered(str(folder)):
-                continue
-            write_aside(folder / name, data)
+        return bring(str(folder), messages)
     except OSError as error:
         raise ClusterError(f"the task's folder cannot be written: {error}") from error
-    for name, most in _LARGEST_OF.items():
-        with suppress(FileNotFoundError):
-            found[name] = _read(folder / name, most)
-    return found
 
 
-def _read(path: Path, most: int) -> bytes:
-    """Read what a task wrote: no more than `most` bytes and one; what is no file reads as empty.
-
-    So it is no message.
-    """
-    try:
-        return read_foreign(path, most + 1)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return b""
-
-
-__all__ = ["ANSWER", "HELLO", "Hello", "Messages", "WrongHelloError", "answer", "read_hello"]
+__all__ = [
+    "ANSWER",
+    "HELLO",
+    "LARGEST",
+    "Hello",
+    "Messages",
+    "WrongHelloError",
+    "answer",
+    "read_hello",
+]

@@ -1,0 +1,222 @@
+"""Kubernetes as a backend: what a job may ask for, whose the GPUs are, and what its jobs share."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_engine.bundle.modules import ran_by_path
+from submarine_engine.clusters.backend import Backend, KeptJob
+from submarine_engine.clusters.base import Gpu, GpuShare
+from submarine_engine.clusters.environment import file_address, refuse_reserved
+from submarine_engine.clusters.kubernetes.client import Kubernetes, find_config
+from submarine_engine.clusters.kubernetes.manifest import (
+    JOB,
+    OWNER,
+    gpu_resource,
+    image_of,
+    manifests,
+)
+from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
+from submarine_engine.config import load_config
+from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
+from submarine_engine.history import JobPaths
+
+if TYPE_CHECKING:
+    from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.kubernetes.request import KubernetesRequest
+    from submarine_engine.clusters.kubernetes.state import Node
+    from submarine_engine.job import JobSpec, Role
+
+_INHERITED = ("LANG", "LC_ALL", "TZ", "MPLBACKEND")
+"""What tasks have of the submitter's environment: none of it is a secret, or a path."""
+
+_BEGINS_WITHIN = 900.0  # seconds that a pod waits for its job's files, before it ends by itself
+_CHECKED = "submarine-check"
+_MEGABYTE = 1 << 20
+
+
+class KubernetesBackend(Backend):
+    """Jobs in a namespace of a Kubernetes cluster.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept, see `default_home`.
+
+    Raises
+    ------
+    ConfigError
+        There is no kubeconfig, or the official client is not installed.
+    """
+
+    name = "kubernetes"
+    title = "Kubernetes"
+    no_gpus = "see `kubectl describe nodes`; a device plugin has to tell of GPUs (nvidia.com/gpu)"
+    idle = 5.0  # a keeper keeps nothing warm here
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.api = Kubernetes()
+        self.state = KubernetesState(self.api, home / self.name, self.submit_queue)
+
+    @classmethod
+    def configured(cls) -> bool:
+        """Return whether there is a kubeconfig."""
+        return bool(find_config()) or "KUBERNETES_SERVICE_HOST" in os.environ
+
+    @property
+    def key(self) -> str:
+        """What tells one cluster, namespace and user from another."""
+        return self.api.fingerprint
+
+    def check(self, spec: JobSpec) -> JobSpec:
+        """Refuse what the cluster cannot do, and fill in what was left to it."""
+        refuse_reserved(spec.env)
+        file_address(spec.input_path or "", "--input_path")
+        file_address(spec.checkpoint_path or "", "--checkpoint_path")
+        one = (replace(r, resources=replace(r.resources, gpus=1)) for r in spec.roles)
+        both = zip(spec.roles, one, strict=True)
+        roles = tuple(new if r.resources.gpus is None else r for r, new in both)
+        spec = replace(spec, roles=roles)
+        for role in spec.roles:
+            self._check_size(spec, role)
+        if spec.queue and not self.api.has_queue(spec.queue):
+            raise UnsupportedError(
+                f"Kueue has no queue {spec.queue!r} in the namespace {self.api.namespace}",
+                where="--queue",
+                fix="see `kubectl get localqueues`, or leave it out",
+            )
+        self._try_out(spec)
+        return spec
+
+    def _check_size(self, spec: JobSpec, role: Role) -> None:
+        """Refuse a task that fits no node at all."""
+        nodes = self.state.nodes()
+        if nodes is None:  # not ours to know
+            return
+        asked, gpu = role.resources, gpu_resource(spec)
+        for count, what, name, unit in (
+            (asked.gpus, "GPUs", gpu, 1),
+            (asked.memory, "MiB of memory", "memory", _MEGABYTE),
+            (asked.vcores, "vcores", "cpu", 1),
+        ):
+            most = max((int(node.room.get(name, 0)) // unit for node in nodes), default=0)
+            if count and count > most:
+                raise ResourcesError(
+                    f"the job asks for {count} {what} on one node, and the largest one has {most}",
+                    where=role.name,
+                    fix="ask for less, or for more tasks (--num_workers); see `kubectl describe"
+                    " nodes`. --gpu_resource names GPUs that are called otherwise",
+                )
+
+    def _try_out(self, spec: JobSpec) -> None:
+        """Have the cluster itself say what is wrong: a quota, its admission, a class."""
+        tried = manifests(
+            spec.smallest,
+            job_id=_CHECKED,
+            attempt=1,
+            turn=0,
+            owner="check",
+            launch=self._launch(spec, 30.0),
+        )
+        seen = set()
+        for manifest in tried.values():
+            alike = str(manifest["spec"]["containers"][0]["resources"])
+            if alike not in seen:
+                seen.add(alike)
+                self.api.create(manifest, dry_run=True)
+
+    def _launch(self, spec: JobSpec, grace: float) -> dict[str, Any]:
+        settings = load_config()
+        user = settings.value("kubernetes_user") or os.getuid() or 1000
+        return {
+            "python": settings.value("kubernetes_python"),
+            "image": image_of(spec),
+            "user": user,
+            "keep": settings.value("kubernetes_keep"),
+            "begins_within": _BEGINS_WITHIN,
+            "grace": grace,
+        }
+
+    def prepare(
+        self,
+        spec: JobSpec,
+        bundle: Bundle,
+        tell: Callable[[str], object],  # noqa: ARG002 - nothing takes long
+    ) -> dict[str, Any]:
+        """Note which image tasks run in, as whom, and by which Python."""
+        outer = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        launch = self._launch(spec, spec.grace or 0.0)
+        del launch["grace"]  # what a job may say last is noted by whoever keeps its record
+        beside = ran_by_path(bundle.files)
+        return {**launch, "outer": outer, "beside": beside, "here": platform.python_version()}
+
+    def gpus(self, held: Mapping[str, str]) -> list[Gpu]:
+        """Return the GPUs of all nodes and who holds each, as the scheduler accounts them."""
+        nodes, pods = self.state.nodes(), self.api.all_pods()
+        if nodes is None or pods is None:
+            raise ClusterError(
+                "your role does not see the cluster's nodes and pods, and so no GPUs",
+                where=f"namespace {self.api.namespace}",
+                fix="ask for the ClusterRole that docs/kubernetes.md shows; jobs run without it",
+            )
+        name = load_config().value("kubernetes_gpu_resource")
+        found = []
+        for node in nodes:
+            holders = [
+                pod for pod in pods if pod["spec"].get("nodeName") == node.name
+                for _ in range(int(needs(pod["spec"])[name]))
+            ]  # fmt: skip
+            total = int(node.room.get(name, 0))
+            for index in range(total):
+                pod = holders[index] if index < len(holders) else None
+                found.append(_gpu(node, index, pod, held))
+        return found
+
+    def gpu_shares(self) -> list[GpuShare]:
+        """Return what every node has of the GPUs."""
+        gpus = self.gpus({})
+        hosts = sorted({gpu.host for gpu in gpus})
+        return [
+            GpuShare(
+                "node",
+                host,
+                sum(gpu.held_by is None for gpu in gpus if gpu.host == host),
+                sum(gpu.host == host for gpu in gpus),
+            )
+            for host in hosts
+        ]
+
+    def request(self, job: KeptJob) -> KubernetesRequest:
+        """Return what asks for a job and follows it."""
+        from submarine_engine.clusters.kubernetes.request import KubernetesRequest  # noqa: PLC0415 - keepers'
+
+        return KubernetesRequest(self.state, job)
+
+    def give_up(self, paths: JobPaths) -> None:
+        """End what the cluster has of a job that cannot be followed."""
+        with suppress(ClusterError):
+            for told in self.api.pods(f"{OWNER}={self.state.owner},{JOB}={paths.job_id}"):
+                self.api.delete(told["metadata"]["name"], grace=1)
+
+
+def _gpu(node: Node, index: int, pod: Mapping[str, Any] | None, held: Mapping[str, str]) -> Gpu:
+    words = None
+    if pod is not None:
+        meta = pod["metadata"]
+        words = f"pod {meta['name']} of {meta['namespace']}"
+    elif not node.usable:
+        words = "nobody: the node takes no pods"
+    return Gpu(
+        id=f"{node.name}:{index}",
+        name=node.gpu_name,
+        host=node.name,
+        job_id=held.get(pod["metadata"]["name"]) if pod is not None else None,
+        holder=words,
+    )

@@ -1,0 +1,360 @@
+"""The API server by the official client, and what it refuses in words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from submarine_engine.config import load_config
+from submarine_engine.errors import ClusterError, ConfigError, SubmissionError
+
+try:
+    from kubernetes import client, config
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.stream import stream
+    from urllib3.exceptions import HTTPError
+    from websocket import WebSocketException
+    from yaml import YAMLError
+except ImportError as missing:
+    raise ConfigError(
+        f"the Python package for Kubernetes is not installed: {missing}",
+        where="--cluster kubernetes",
+        fix="pip install 'submarine-notebook[kubernetes]'",
+    ) from missing
+
+PATIENCE = (3.0, 15.0)
+"""Seconds that the API server has to take a connection, and to answer."""
+
+WIRE_ERRORS = (ApiException, HTTPError, WebSocketException, OSError)
+"""What a connection into a pod may end by."""
+
+_SPOILT = (ConfigException, YAMLError, OSError, ValueError, TypeError, LookupError, AttributeError)
+"""What reading a kubeconfig may raise, whatever somebody has written there."""
+
+_SILENT_FOR = 2.0  # seconds for which a server that did not answer is not asked again
+_IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_LONGEST = 500
+_NO_SUCH_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
+
+Answer = Mapping[str, Any]
+
+
+class RefusedError(ClusterError):
+    """The API server refuses what it was asked.
+
+    Attributes
+    ----------
+    status
+        Of its HTTP answer.
+    """
+
+    status: int = 0
+
+
+class TakenError(ClusterError):
+    """There is a pod of that name."""
+
+
+def find_config() -> tuple[Path, ...]:
+    """Return the kubeconfig files that there are, the first of which wins; none in a cluster."""
+    settings = load_config()
+    named, origin = settings.value("kubernetes_config"), settings.origin("kubernetes_config")
+    if named and origin != str(settings.path):
+        return (Path(named),)
+    if paths := os.environ.get("KUBECONFIG"):
+        return tuple(Path(path).expanduser() for path in paths.split(os.pathsep) if path)
+    default = Path(named) if named else Path("~/.kube/config").expanduser()
+    return (default,) if named or default.exists() else ()
+
+
+class Kubernetes:
+    """One namespace of the cluster of one context.
+
+    Raises
+    ------
+    ConfigError
+        There is no kubeconfig, or no such context in it.
+    """
+
+    def __init__(self) -> None:
+        settings = load_config()
+        self._lock = threading.Lock()
+        self._silent: tuple[float, ClusterError] | None = None
+        self._files = find_config()
+        self._context: str | None = settings.value("kubernetes_context")
+        self._configuration = client.Configuration()
+        self.namespace, self._who = self._load()
+        self.namespace = settings.value("kubernetes_namespace") or self.namespace
+        self._api = client.CoreV1Api(client.ApiClient(self._configuration))
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this cluster, namespace and user from others."""
+        told = json.dumps([self._configuration.host, self.namespace, self._who])
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def _load(self) -> tuple[str, str]:
+        """Read the configuration; return its namespace and user."""
+        self._configuration.retries = False  # who asks asks again, and says so
+        if not self._files and _IN_CLUSTER.exists():
+            config.load_incluster_config(client_configuration=self._configuration)
+            return _IN_CLUSTER.joinpath("namespace").read_text().strip(), "in the cluster"
+        if not self._files:
+            raise ConfigError(
+                "there is no kubeconfig",
+                where="~/.kube/config",
+                fix="let KUBECONFIG name the file by which kubectl finds your cluster",
+            )
+        where = os.pathsep.join(map(str, self._files))
+        if missing := [path for path in self._files if not path.is_file()]:
+            raise ConfigError(
+                "there is no such kubeconfig",
+                where=str(missing[0]),
+                fix="let KUBECONFIG name the file by which kubectl finds your cluster",
+            )
+        try:
+            contexts, current = config.list_kube_config_contexts(where)
+            known = {one["name"]: one for one in contexts}
+            chosen = self._context or (current or {}).get("name")
+            if chosen not in known:
+                names = ", ".join(sorted(known)) or "none"
+                raise ConfigError(
+                    f"the kubeconfig has no context {chosen!r}",
+                    where=where,
+                    fix=f"choose one of its contexts by kubernetes_context: {names}",
+                )
+            config.load_kube_config(
+                where, chosen, client_configuration=self._configuration, persist_config=False
+            )
+        except _SPOILT as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(
+                f"the kubeconfig cannot be used: {_said(error)}",
+                where=where,
+                fix="see what `kubectl config view` and `kubectl get pods` say",
+            ) from error
+        details = known[chosen]["context"]
+        return str(details.get("namespace") or "default"), str(details.get("user") or "")
+
+    # What is asked.
+
+    def pods(self, selector: str) -> list[Answer]:
+        """Return the pods of the namespace that have these labels.
+
+        Parameters
+        ----------
+        selector
+            As ``kubectl -l`` takes it.
+
+        Raises
+        ------
+        ClusterError
+            The server does not answer.
+        RefusedError
+            It refuses.
+        """
+        return self._items(self._api.list_namespaced_pod, self.namespace, label_selector=selector)
+
+    def all_pods(self) -> list[Answer] | None:
+        """Return all pods that hold something, of all namespaces; None where that is not ours."""
+        held = "status.phase!=Succeeded,status.phase!=Failed"
+        return self._allowed(self._api.list_pod_for_all_namespaces, field_selector=held)
+
+    def nodes(self) -> list[Answer] | None:
+        """Return the nodes; None where that is not ours to know. Raises as `pods`."""
+        return self._allowed(self._api.list_node)
+
+    def events(self, pod: str) -> list[Answer]:
+        """Return what the cluster has told of a pod; raises as `pods`."""
+        chosen = f"involvedObject.name={pod}"
+        listed = self._allowed(
+            self._api.list_namespaced_event, self.namespace, field_selector=chosen
+        )
+        return listed or []
+
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
+        """Create a pod, or see whether that could be; return it as the server has it.
+
+        Raises
+        ------
+        TakenError
+            There is a pod of that name.
+        SubmissionError
+            The server refuses, for good.
+        ClusterError
+            It does not answer.
+        """
+        more = {"dry_run": "All"} if dry_run else {}
+        try:
+            return self._ask(
+                self._api.create_namespaced_pod, self.namespace, dict(manifest), **more
+            )
+        except RefusedError as error:
+            if error.status == HTTPStatus.CONFLICT:
+                raise TakenError(error.what, where=error.where) from error
+            raise SubmissionError(error.what, where=error.where, fix=error.fix) from error
+
+    def delete(self, pod: str, *, grace: int) -> None:
+        """End a pod; nothing where it is gone. Raises as `pods`.
+
+        Parameters
+        ----------
+        grace
+            Seconds between SIGTERM and SIGKILL.
+        """
+        try:
+            self._ask(
+                self._api.delete_namespaced_pod, pod, self.namespace, grace_period_seconds=grace
+            )
+        except RefusedError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    def has_queue(self, name: str) -> bool:
+        """Return whether Kueue has a local queue of that name here; raises as `pods`."""
+        api = client.CustomObjectsApi(self._api.api_client)
+        try:
+            self._ask(
+                api.get_namespaced_custom_object,
+                "kueue.x-k8s.io", "v1beta1", self.namespace, "localqueues", name,
+            )  # fmt: skip
+        except RefusedError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def open(self, pod: str, container: str, command: Sequence[str]) -> Any:  # noqa: ANN401 - untyped
+        """Begin a program in a pod; return the WebSocket of its input and output.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be begun now.
+        """
+        self._refuse_silent()
+        # `stream` changes the client that it is given, so it has one of its own.
+        api = client.CoreV1Api(client.ApiClient(self._configuration))
+        try:
+            return stream(
+                api.connect_get_namespaced_pod_exec, pod, self.namespace,
+                container=container, command=list(command), stdin=True, stdout=True, stderr=True,
+                tty=False, binary=True, _preload_content=False,
+            )  # fmt: skip
+        except WIRE_ERRORS as error:
+            raise ClusterError(
+                f"the pod's files cannot be reached: {_said(error)}",
+                where=f"pod {pod}",
+                fix="it is tried again; your role needs `create` of pods/exec: docs/kubernetes.md",
+            ) from error
+
+    def _items(self, method: Callable[..., Any], *words: str, **more: str) -> list[Answer]:
+        items: list[Answer] = self._ask(method, *words, **more).get("items") or []
+        return items
+
+    def _allowed(self, method: Callable[..., Any], *words: str, **more: str) -> list[Answer] | None:
+        try:
+            return self._items(method, *words, **more)
+        except RefusedError as error:
+            if error.status == HTTPStatus.FORBIDDEN:
+                return None
+            raise
+
+    def _ask(self, method: Callable[..., Any], *words: Any, **more: Any) -> Answer:  # noqa: ANN401 - the API's
+        """Ask once, once more where the token is an old one; return the answer's JSON."""
+        self._refuse_silent()
+        try:
+            status, data = self._once(method, *words, **more)
+            if status == HTTPStatus.UNAUTHORIZED:
+                with suppress(ConfigError):
+                    self._load()  # a plugin of the kubeconfig, or its owner, has a newer one
+                status, data = self._once(method, *words, **more)
+        except (HTTPError, OSError) as error:
+            raise self._note_silent(_said(error)) from error
+        try:
+            told = json.loads(data)
+        except ValueError:
+            told = {"message": data[:_LONGEST].decode("utf-8", "replace")}
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise self._note_silent(str(told.get("message"))[:_LONGEST])
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise refusal(status, str(told.get("message") or ""), self.namespace)
+        answer: Answer = told
+        return answer
+
+    def _once(self, method: Callable[..., Any], *words: Any, **more: Any) -> tuple[int, bytes]:  # noqa: ANN401 - the API's
+        try:
+            found = method(*words, **more, _preload_content=False, _request_timeout=PATIENCE)
+        except ApiException as error:
+            if not error.status:
+                raise OSError(str(error.reason)) from error
+            return int(error.status), str(error.body or error.reason).encode()
+        return int(found.status), bytes(found.data)
+
+    def _refuse_silent(self) -> None:
+        """Raise at once what a question has just found, so that many jobs wait once."""
+        with self._lock:
+            if self._silent and time.monotonic() - self._silent[0] < _SILENT_FOR:
+                raise self._silent[1]
+
+    def _note_silent(self, said: str) -> ClusterError:
+        error = ClusterError(
+            f"the API server does not answer: {said}",
+            where=str(self._configuration.host),
+            fix="nothing to be done where that passes: pods that run go on, and this asks again by"
+            " itself; else see what `kubectl get pods` says",
+        )
+        with self._lock:
+            self._silent = time.monotonic(), error
+        return error
+
+
+def refusal(status: int, said: str, namespace: str) -> RefusedError:
+    """Return the error of what the API server refuses, with the way out.
+
+    Parameters
+    ----------
+    status, said
+        Of its answer.
+    namespace
+        The one that was asked in.
+    """
+    said = " ".join(said.split())[:_LONGEST] or f"HTTP {status}"
+    if status == HTTPStatus.UNAUTHORIZED:
+        what = "the API server does not know you: the kubeconfig's token or certificate is expired"
+        fix = "log in to the cluster anew, and see what `kubectl get pods` says"
+    elif _NO_SUCH_NAMESPACE.search(said) or "is being terminated" in said:
+        what = f"there is no namespace {namespace!r}, or it is being removed"
+        fix = "name another one by kubernetes_namespace, or make it: kubectl create namespace"
+    elif "exceeded quota" in said:
+        what = f"the namespace's quota does not allow that: {said}"
+        fix = "ask for less, or see `kubectl describe quota`"
+    elif "PodSecurity" in said or "admission webhook" in said or "denied the request" in said:
+        what = f"the cluster's admission refuses the pod: {said}"
+        fix = "ask whoever runs the cluster which pods it takes; ours keep to `restricted`"
+    elif status == HTTPStatus.FORBIDDEN:
+        what = f"you may not do that: {said}"
+        fix = "ask for the role that docs/kubernetes.md shows, in this namespace"
+    else:
+        what = f"the API server refuses: {said}"
+        fix = "choose others of the job's options: `submarine job run --help` lists them"
+    error = RefusedError(what, where=f"namespace {namespace}", fix=fix)
+    error.status = status
+    return error
+
+
+def _said(error: BaseException) -> str:
+    """Return what a client's error says, in one line without its objects' addresses."""
+    reason = getattr(error, "reason", None) or error
+    return re.sub(r"<[^<>]*>[:,]? ?", "", " ".join(str(reason).split()))[:_LONGEST]

@@ -1,0 +1,329 @@
+"""The files of a pod's task, by a program in the pod that answers questions over ``exec``."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import shutil
+import tarfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import submarine_runtime
+from submarine_runtime import pod as runtime
+from submarine_runtime.messages import LARGEST_OF
+
+from submarine_engine.clusters.kubernetes.client import WIRE_ERRORS
+from submarine_engine.clusters.kubernetes.manifest import FILES_CONTAINER
+from submarine_engine.clusters.log_mirror import (
+    EXIT,
+    SERIES,
+    FolderSource,
+    LogsGoneError,
+    LogTruncatedError,
+)
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import make_private
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.kubernetes.client import Kubernetes
+
+_ANSWERS_WITHIN = 20.0  # seconds
+_AGAIN_AFTER = 1.0  # seconds until a pod that could not be reached is tried again
+_PIECE = 1 << 18
+_LARGEST_HEAD = 1 << 22
+_MOST_NAMES = 100_000
+
+# The program itself comes first, on its own input: the pod's image has nothing of ours.
+_BEGIN = (
+    "import sys; sys.stdout.flush();"
+    " exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'pod.py', 'exec'))"
+)
+
+
+class PodFiles:
+    """The files of a task, and its messages.
+
+    Parameters
+    ----------
+    api
+        The cluster.
+    name, task
+        The pod's, and whose files.
+    python
+        The interpreter in its image.
+    """
+
+    def __init__(self, api: Kubernetes, name: str, task: str, python: str) -> None:
+        self._api = api
+        self._name = name
+        self._task = task
+        self._python = python
+        self._wire: Any = None
+        self._heard = bytearray()
+        self._tried_at = -math.inf
+        self._why = ""
+
+    def close(self) -> None:
+        """Hang up; the task runs on."""
+        wire, self._wire = self._wire, None
+        self._heard.clear()
+        if wire is not None:
+            with suppress(*WIRE_ERRORS):
+                wire.close()
+
+    def hello(self) -> Mapping[str, Any]:
+        """Return which Python the pod has, and whether its job's files are there.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be reached now, as for all others.
+        """
+        return self._ask("hello")[0]
+
+    def bring(self, archive: bytes) -> None:
+        """Bring the job's files, and let the task begin."""
+        for at in range(0, len(archive), runtime.MOST):
+            self._ask("bring", archive[at : at + runtime.MOST], at=at)
+        self._ask("begin")
+
+    def sizes(self) -> tuple[dict[str, int], bool]:
+        """Return the size of each file of the task's, and whether the task is alive."""
+        told = self._ask("sizes")[0]
+        sizes = told.get("sizes")
+        if not isinstance(sizes, dict) or len(sizes) > _MOST_NAMES:
+            raise ClusterError("what it says of its files is no list", where=f"pod {self._name}")
+        found = {
+            name: size
+            for name, size in sizes.items()
+            if "/" not in name and name not in (".", "..") and type(size) is int and size >= 0
+        }
+        return found, told.get("alive") is not False
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return a piece of a file, as `LogSource.read`."""
+        told, data = self._ask("read", name=name, at=offset, most=limit)
+        if "error" in told:
+            raise LogsGoneError(f"{name} of {self._name}: {str(told.get('why'))[:100]}")
+        whole = told.get("whole")
+        if not isinstance(whole, int) or whole < offset:
+            raise LogTruncatedError(f"{name} of {self._name} was cut")
+        return data
+
+    def exchange(self, messages: Messages) -> dict[str, bytes]:
+        """Bring messages, and return the task's."""
+        sizes = {name: len(data) for name, data in messages.items()}
+        told, data = self._ask("say", b"".join(messages.values()), sizes=sizes)
+        if "error" in told:
+            why = str(told.get("why"))[:100]
+            raise ClusterError(f"its folder cannot be written: {why}", where=f"pod {self._name}")
+        at, found = 0, {}
+        for name, size in dict(told.get("sizes") or {}).items():
+            if type(size) is not int or size < 0:
+                break
+            if name in LARGEST_OF or name == "calls-taken":
+                found[name] = data[at : at + size]
+            at += size
+        return found
+
+    def signal(self, word: str) -> None:
+        """Ask the task to end (``TERM``), or kill it (``KILL``)."""
+        self._ask("signal", f"{word}\n".encode())
+
+    def conclude(self, text: str) -> None:
+        """Have it noted how a task ended that cannot tell it any more."""
+        self._ask("conclude", text.encode())
+
+    def end(self) -> None:
+        """Let the pod end: everything is home."""
+        self._ask("end")
+        self.close()
+
+    def _ask(self, what: str, body: bytes = b"", **more: object) -> tuple[dict[str, Any], bytes]:
+        """Ask one question; ClusterError where there is no answer now."""
+        if self._wire is None:
+            self._open()
+        question = json.dumps({"do": what, "size": len(body), **more}).encode() + b"\n"
+        try:
+            self._send(question + body)
+            until = time.monotonic() + _ANSWERS_WITHIN
+            while (end := self._heard.find(b"\n")) < 0:
+                self._hear(until, _LARGEST_HEAD)
+            told = json.loads(bytes(self._heard[:end]))
+            size = int(told["size"])
+            while len(self._heard) < end + 1 + size:
+                self._hear(until, end + 1 + 2 * runtime.MOST)
+            data = bytes(self._heard[end + 1 : end + 1 + size])
+            del self._heard[: end + 1 + size]
+            self._wire.read_all()  # the client keeps a copy of all that came
+        except (*WIRE_ERRORS, ValueError, KeyError, TypeError) as error:
+            self.close()
+            raise self._unreachable(str(error)[:200] or type(error).__name__) from error
+        return told, data
+
+    def _open(self) -> None:
+        if time.monotonic() - self._tried_at < _AGAIN_AFTER:
+            raise self._unreachable(self._why)
+        self._tried_at = time.monotonic()
+        source = Path(runtime.__file__).read_bytes()
+        command = [self._python, "-I", "-c", _BEGIN, "serve", runtime.ROOT, self._task]
+        try:
+            self._wire = self._api.open(self._name, FILES_CONTAINER, command)
+            self._heard.clear()
+            self._send(f"{len(source)}\n".encode() + source)
+        except (*WIRE_ERRORS, ClusterError) as error:
+            self.close()
+            self._why = str(getattr(error, "what", error))[:200]
+            raise self._unreachable(self._why) from error
+
+    def _unreachable(self, why: str) -> ClusterError:
+        return ClusterError(
+            f"the pod's files cannot be reached: {why}",
+            where=f"pod {self._name}",
+            fix="it is tried again; your role needs `create` of pods/exec: docs/kubernetes.md",
+        )
+
+    def _send(self, data: bytes) -> None:
+        for at in range(0, len(data), _PIECE):
+            self._wire.write_stdin(data[at : at + _PIECE])
+
+    def _hear(self, until: float, most: int) -> None:
+        if len(self._heard) > most:
+            raise ValueError("its answer has no end")
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no answer within {_ANSWERS_WITHIN:g} s")
+        self._heard += self._wire.read_channel(1, timeout=left) or b""
+        if not self._wire.is_open() and not self._wire.peek_channel(1):
+            said = self._wire.read_channel(2) or self._wire.read_channel(3) or b""
+            raise ConnectionError(said.decode("utf-8", "replace").strip()[-200:] or "it hung up")
+
+
+class PodSource:
+    """A container's files for the driver: in the pod, and from the task's end on at home.
+
+    As soon as the task has ended, all that the driver does not have yet is brought into a folder of
+    the job's, and the pod is let go with its GPUs. From there it is read like any other folder.
+
+    Parameters
+    ----------
+    files
+        The pod's.
+    container
+        What the cluster calls the container.
+    spool
+        That folder.
+    last_words
+        Returns the content of `EXIT` for a task that was killed with all that could tell how it
+        ended, as the cluster says it; None while it does not.
+    """
+
+    live = True
+    settled = True
+
+    def __init__(
+        self,
+        files: PodFiles,
+        container: str,
+        spool: Path,
+        last_words: Callable[[], str | None],
+    ) -> None:
+        self.container = container
+        self._files = files
+        self._spool = spool
+        self._home = FolderSource(container, spool)
+        self._copied: dict[str, int] = {}
+        self._last_words = last_words
+
+    @property
+    def is_home(self) -> bool:
+        """Whether all is here."""
+        return self._spool.exists()
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size of each file; brings everything home where the task has ended."""
+        if self.is_home:
+            return self._home.sizes()
+        sizes, alive = self._files.sizes()
+        if EXIT not in sizes:
+            if not alive and (said := self._last_words()) is not None:
+                self._files.conclude(said)
+            return sizes
+        self._bring_home(sizes)
+        with suppress(ClusterError):  # the pod is deleted at last in any case
+            self._files.end()
+        return self._home.sizes()
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return at most `limit` bytes of a file from `offset` on, see `FolderSource.read`."""
+        if self.is_home:
+            return self._home.read(name, offset, limit)
+        self._copied[name] = offset  # what comes before is in the driver's own copy
+        return self._files.read(name, offset, limit)
+
+    def _bring_home(self, sizes: Mapping[str, int]) -> None:
+        staged = self._spool.with_name(f".{self._spool.name}")
+        shutil.rmtree(staged, ignore_errors=True)
+        make_private(staged)
+        for name, size in sizes.items():
+            at = 0 if name in SERIES else min(self._copied.get(name, 0), size)
+            descriptor = os.open(staged / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+                file.truncate(size)  # with a hole for what the driver has
+                file.seek(at)
+                while at < size:
+                    piece = self._files.read(name, at, min(runtime.MOST, size - at))
+                    if not piece:
+                        raise ClusterError(f"{name} has become shorter", where=self.container)
+                    file.write(piece)
+                    at += len(piece)
+        staged.rename(self._spool)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._files.close()
+
+
+def pack(folders: Mapping[str, Path], texts: Mapping[str, bytes]) -> bytes:
+    """Return an archive of what a pod is brought: our runtime, and the job's files.
+
+    Parameters
+    ----------
+    folders
+        By where they go.
+    texts
+        Files by where they go; a folder where the name ends by ``/``.
+    """
+    packed = io.BytesIO()
+    own = {"lib/submarine_runtime": Path(submarine_runtime.__file__).parent}
+    # Compressed fast: most of it is text, and some clusters are far.
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as squeezed,
+        tarfile.open(fileobj=squeezed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for place, folder in {**own, **folders}.items():
+            archive.add(folder, place, filter=_of_the_job)
+        for name, data in texts.items():
+            info = tarfile.TarInfo(name.rstrip("/"))
+            info.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            info.mode = 0o700 if name.endswith("/") else 0o600
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _of_the_job(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if "__pycache__" in info.name:
+        return None
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mode = 0o700 if info.isdir() else 0o600
+    return info

@@ -1,0 +1,533 @@
+"""One attempt of a job: its pods, asked for once, brought their files, and followed by them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.pod import ROOT
+from submarine_runtime.shared_folder import ASKED
+
+from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
+from submarine_engine.clusters.environment import file_address, job_environment
+from submarine_engine.clusters.kubernetes.client import TakenError
+from submarine_engine.clusters.kubernetes.files import PodFiles, PodSource, pack
+from submarine_engine.clusters.kubernetes.manifest import (
+    FILES_CONTAINER,
+    OWNER,
+    TASK_CONTAINER,
+    chosen,
+    gpu_resource,
+    manifests,
+    read_volumes,
+)
+from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits
+from submarine_engine.clusters.store import task_plan
+from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.history import TaskPaths, read_json, write_json
+from submarine_engine.secret_values import noted_values
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import AllocatedByTask
+    from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.kubernetes.state import KubernetesState
+    from submarine_engine.clusters.tasks import TaskRun
+    from submarine_engine.job import JobSpec
+
+NOTE = "kubernetes.json"
+"""In the job's folder: what was asked of the cluster, written before it is asked."""
+
+_TRIES_EVERY = 2.0  # seconds between two tries to ask a server that is silent
+_LOOKS_EVERY = 1.0  # seconds between two looks whether a job of several finds room
+_BACK_AFTER = 20.0
+"""Seconds that some pods of a job hold nodes while others find none; then all are given back."""
+
+_IMAGE_WITHIN = 120.0
+"""Seconds for which an image that cannot be pulled is tried: a registry may be away for a while."""
+
+_GRACE = 1  # seconds for what is ended without more ado; 0 would forget pods that still run
+_OOM = "137 oom\n"
+
+
+class KubernetesRequest(Request):
+    """An attempt of a job on Kubernetes.
+
+    Parameters
+    ----------
+    state
+        Its cluster.
+    job
+        The job.
+    """
+
+    def __init__(self, state: KubernetesState, job: KeptJob) -> None:
+        self._state, self._job = state, job
+        self._id = job.paths.job_id
+        self._note_path = job.paths.root / NOTE
+        noted = read_json(self._note_path) or {}
+        self._note = noted if noted.get("attempt") == job.attempt else {}
+        self._tried_at = self._asked_at = float("-inf")
+        self._given: dict[str, Allocated] = {}
+        self._last: dict[str, Pod] = {}  # by task, as it was seen last
+        self._files: dict[str, PodFiles] = {}
+        self._sources: dict[str, PodSource] = {}
+        self._brought: set[str] = set()
+        self._partly_since: float | None = None
+        self._image_since: float | None = None
+        self._stopped = False
+        # Jobs without GPUs stand in no line: they wait for nothing that others hold.
+        line = "gpus" if job.spec.gpus else self._id
+        state.submit_queue.name(self._id, line)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the cluster may know of this attempt."""
+        return bool(self._note)
+
+    @property
+    def _spec(self) -> JobSpec:
+        """The job with as many workers as were asked for."""
+        workers = self._note.get("workers")
+        return self._job.spec if workers is None else self._job.spec.sized(workers)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """The names of the attempt's pods, by task; none before it was asked for."""
+        return dict(self._note.get("pods") or {})
+
+    def _note_down(self, **more: object) -> None:
+        self._note = {**self._note, "attempt": self._job.attempt, **more}
+        write_json(self._note_path, self._note)
+
+    # Asking, so that it is asked once: pods of these names are this attempt's.
+
+    def ask(self) -> AllocatedByTask | None:
+        """Create the job's pods unless they are there; return its tasks once all have begun."""
+        if self._given:
+            return self._given
+        if self._note.get("withdrawn"):
+            return None
+        if not self._note.get("created"):
+            if not self._is_time():
+                return None
+            try:
+                self._create()
+            except SubmissionError:
+                raise
+            except ClusterError:  # it does not answer: `waiting` says so
+                return None
+        return self._look()
+
+    def _is_time(self) -> bool:
+        """Whether to ask now: it is the job's turn, and there is room for all of it."""
+        pause = _LOOKS_EVERY if len(self._job.spec.tasks) > 1 else _TRIES_EVERY
+        if not self._state.submit_queue.is_turn(self._id):
+            return False
+        if time.monotonic() - self._tried_at < pause:
+            return False
+        self._tried_at = time.monotonic()
+        if self._note.get("pods"):
+            return True  # an earlier keeper has begun to ask
+        with suppress(ClusterError):
+            spec = self._sized()
+            if spec is not None:
+                made = self._manifests(spec)
+                names = {task: one["metadata"]["name"] for task, one in made.items()}
+                asked = time.time()
+                workers = None if self._job.spec.elastic is None else _workers(spec)
+                self._note_down(pods=names, workers=workers, asked=asked)
+                return True
+        return False
+
+    def _sized(self) -> JobSpec | None:
+        """Return the job as large as there is room for; None where it has to wait for that.
+
+        One pod waits by the scheduler's own means, as do those of a queue that admits them at once.
+        """
+        spec, role = self._job.spec, self._job.spec.elastic
+        if role is not None and role.least is not None:
+            sizes = [spec.sized(n) for n in range(role.count, role.least - 1, -1)]
+        elif len(spec.tasks) == 1 or spec.queue:
+            return spec
+        else:
+            sizes = [spec]
+        if (free := self._state.free()) is None:  # not ours to know: it is given back if need be
+            return sizes[-1]
+        for one in sizes:
+            if fits((pod["spec"] for pod in self._manifests(one).values()), free):
+                return one
+        return sizes[-1] if len(sizes[-1].tasks) == 1 else None
+
+    def _manifests(self, spec: JobSpec) -> dict[str, dict[str, Any]]:
+        return manifests(
+            spec,
+            job_id=self._id,
+            attempt=self._job.attempt,
+            turn=int(self._note.get("turn", 0)),
+            owner=self._state.owner,
+            launch=self._job.launch,
+        )
+
+    def _create(self) -> None:
+        """Create those pods that are not there.
+
+        Raises
+        ------
+        SubmissionError
+            The cluster refuses one.
+        ClusterError
+            It does not answer now.
+        """
+        there = self._pods(since=time.monotonic())
+        for task, manifest in self._manifests(self._spec).items():
+            if task in there:
+                continue
+            try:
+                self._state.api.create(manifest)
+            except TakenError as error:
+                if self._names[task] not in self._state.pods(since=time.monotonic()):
+                    raise SubmissionError(
+                        "there is a pod of that name, and it is not of this home",
+                        where=self._names[task],
+                        fix="submit the job again: it gets another name",
+                    ) from error
+        self._asked_at = time.monotonic()
+        self._note_down(created=True)
+
+    def _pods(self, *, since: float = float("-inf"), hurry: bool = False) -> dict[str, Pod]:
+        """Return the attempt's pods by task, as far as there are any; they are remembered."""
+        found = self._state.pods(since=max(since, self._asked_at), hurry=hurry)
+        mine = {task: found[name] for task, name in self._names.items() if name in found}
+        self._last.update(mine)
+        if not self._note.get("withdrawn") and not self._note.get("turning"):
+            # Somebody has deleted one by hand: what the cluster itself ends says so.
+            self._stopped = self._stopped or any(
+                pod.ending and not pod.final and not pod.is_lost for pod in mine.values()
+            )
+        return mine
+
+    # Beginning.
+
+    def _look(self) -> AllocatedByTask | None:
+        """Bring each pod that runs its files; return the tasks once all have them."""
+        try:
+            if self._note.get("turning"):
+                self._turn_back()
+                return None
+            pods = self._pods(hurry=True)
+            names = self._names
+            for task, pod in pods.items():
+                if task not in self._brought and _runs(pod, FILES_CONTAINER):
+                    self._bring(task)
+            if len(self._brought) < len(names):
+                self._refuse_hopeless(pods)
+                self._give_back_if_partly(pods)
+                return None
+        except SubmissionError:
+            raise
+        except ClusterError:  # for now
+            return None
+        self._state.submit_queue.leave(self._id)
+        # Whole seconds are told: before it was asked for it held nothing.
+        asked = float(self._note.get("asked", 0.0))
+        self._given = {
+            task: Allocated(names[task], pod.node, max(pod.scheduled_at, asked))
+            for task, pod in ((task, self._last[task]) for task in names)
+        }
+        return self._given
+
+    def _bring(self, task: str) -> None:
+        files = self._reach(task)
+        told = files.hello()
+        here, there = str(self._job.launch["here"]), str(told.get("python"))[:50]
+        if here.split(".")[:2] != there.split(".")[:2]:
+            raise SubmissionError(
+                f"the image has Python {there}, and this is {here}: values could not be read there",
+                where=str(self._job.launch["image"]),
+                fix="name an image of this Python by --docker_image or kubernetes_image, or another"
+                " interpreter in it by kubernetes_python",
+            )
+        if not told.get("ready"):
+            files.bring(self._archive(task))
+        self._brought.add(task)
+
+    def _reach(self, task: str) -> PodFiles:
+        if task not in self._files:
+            python = str(self._job.launch["python"])
+            self._files[task] = PodFiles(self._state.api, self._names[task], task, python)
+        return self._files[task]
+
+    def _archive(self, task: str) -> bytes:
+        """Return what a task's pod is brought."""
+        job, spec = self._job, self._spec
+        volumes = read_volumes(chosen(spec, "volumes"))
+        folder = Path(str(job.record["workdir"]))
+        seen = any(folder.is_relative_to(path) for path in volumes)
+        workdir, task_root = str(folder) if seen else f"{ROOT}/work", Path(ROOT, "job", task)
+        plan = task_plan(
+            spec,
+            task,
+            job_id=self._id,
+            bundle=f"{ROOT}/job/bundle",
+            entry=job.launch["entry"],
+            workdir=workdir,
+            home=job.launch["home"],
+            attempt=job.attempt,
+        )
+        role = next(role for role in spec.roles if task in role.tasks)
+        environment = job_environment(
+            {"HOME": f"{ROOT}/user", **job.launch["outer"]},
+            {**spec.env, **noted_values(job.paths.root)},
+            job_id=self._id,
+            task=TaskPaths(task_root),
+            vcores=role.resources.vcores,
+            input_path=file_address(spec.input_path or "", ""),
+            checkpoint_path=file_address(spec.checkpoint_path or "", ""),
+        )
+        lib = f"{ROOT}/lib/submarine_runtime"
+        launch = {
+            "gpus": role.resources.gpus or 0,
+            "command": [job.launch["python"], "-u", f"{lib}/__main__.py", str(task_root)],
+            "environment": environment,
+            "workdir": workdir,
+            "inside": f"{lib}/inside.py",
+            "artifacts": f"{lib}/artifacts.py",
+            "passes_on": True,
+            "tells": "",
+        }
+        below = f"job/{task}"
+        beside = {
+            f"work/{name}": (job.paths.bundle / name).read_bytes() for name in job.launch["beside"]
+        }
+        return pack(
+            {"job/bundle": job.paths.bundle},
+            {
+                f"{below}/": b"",
+                f"{below}/logdir/": b"",
+                f"{below}/artifacts/": b"",
+                f"{below}/{ASKED}": b"",
+                f"{below}/task.json": json.dumps({**plan, "results": "."}).encode(),
+                f"{below}/launch.json": json.dumps(launch).encode(),
+                **beside,
+            },
+        )
+
+    def _refuse_hopeless(self, pods: Mapping[str, Pod]) -> None:
+        """Refuse a job whose pods will never begin."""
+        waits_for_image = False
+        for task, pod in pods.items():
+            if pod.final and task not in self._brought and not self._stopped:
+                self._refuse_over(pod)
+            for name in (TASK_CONTAINER, FILES_CONTAINER):
+                state, more = pod.container(name)
+                reason = str(more.get("reason") or "")
+                waits = state == "waiting" and reason.startswith(("ErrImage", "ImagePull"))
+                waits_for_image = waits_for_image or waits
+                late = (
+                    self._image_since is not None
+                    and time.monotonic() - self._image_since > _IMAGE_WITHIN
+                )
+                if (state == "waiting" and reason in HOPELESS) or (waits and late):
+                    raise SubmissionError(
+                        f"its pod cannot begin: {pod.wait_words}",
+                        where=str(self._job.launch["image"]),
+                        fix="name another image by --docker_image or kubernetes_image, and a secret"
+                        " by --pull_secret where its registry wants to know who asks",
+                    )
+                if state == "terminated" and task not in self._brought:
+                    self._refuse_over(pod)
+        if not waits_for_image:
+            self._image_since = None
+        elif self._image_since is None:
+            self._image_since = time.monotonic()
+
+    def _refuse_over(self, pod: Pod) -> None:
+        if pod.is_lost:
+            return
+        said = [pod.end_words]
+        for name in (TASK_CONTAINER, FILES_CONTAINER):
+            state, more = pod.container(name)
+            if state == "terminated":
+                said.append(" ".join(str(more.get("message") or more.get("reason")).split())[:300])
+        words = "; ".join(dict.fromkeys(filter(None, said))) or pod.phase
+        raise SubmissionError(
+            f"its pod ended before its task began: {words}",
+            where=str(self._job.launch["image"]),
+            fix="the image needs a Python of this release: kubernetes_python says where it is in"
+            " there, kubernetes_user as whom it runs",
+        )
+
+    def _give_back_if_partly(self, pods: Mapping[str, Pod]) -> None:
+        """Give all pods back where some hold nodes and others find none: another job could run."""
+        placed = sum(bool(pod.node) for pod in pods.values())
+        if self._spec.queue or placed in (0, len(self._names)):
+            self._partly_since = None
+            return
+        self._partly_since = self._partly_since or time.monotonic()
+        if time.monotonic() - self._partly_since > _BACK_AFTER:
+            self._partly_since = None
+            self._note_down(turning=True)
+            self._turn_back()
+
+    def _turn_back(self) -> None:
+        """End all pods, and ask for others once these are gone."""
+        for name in self._names.values():
+            self._state.api.delete(name, grace=_GRACE)
+        if not self._pods(since=time.monotonic()):
+            for files in self._files.values():
+                files.close()
+            self._files, self._brought, self._last = {}, set(), {}
+            turn = int(self._note.get("turn", 0)) + 1
+            self._note_down(turn=turn, pods=None, created=False, turning=False)
+
+    # Following.
+
+    def count(self) -> Counted:
+        """Return the pods that hold something."""
+        if not self._names:
+            return Counted(frozenset(), over=True)
+        pods = self._pods(hurry=True)
+        held = {pod.name for pod in pods.values() if pod.node and not pod.final}
+        over = all(pod.final for pod in pods.values())
+        return Counted(held, over=over and (bool(self._note.get("created")) or not pods))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody deleted one of its pods by the cluster's own means."""
+        return self._stopped
+
+    def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:
+        """Return whether the cluster ended a pod: preempted, evicted, gone with its node."""
+        with suppress(ClusterError):
+            self._pods(hurry=True)
+        pod = self._last.get(container.task)
+        if pod is None or self._stopped:
+            return False
+        is_gone = pod.node and not pod.final and pod.name not in self._state_names()
+        return pod.is_lost or bool(is_gone and not wanted)
+
+    def _state_names(self) -> set[str]:
+        with suppress(ClusterError):
+            return set(self._state.pods())
+        return set(self._names.values())
+
+    def words(self, task: str, *, patient: bool) -> str:  # noqa: ARG002 - it is known at once
+        """Return what the cluster says of a pod's end."""
+        with suppress(ClusterError):
+            self._pods(hurry=True)
+        pod = self._last.get(task)
+        if pod is None:
+            return ""
+        if self._stopped and not pod.final:
+            return "its pod was deleted"
+        return pod.end_words
+
+    def signal(self, container: str, *, kill: bool) -> None:
+        """Ask a task to end, or kill it, by a word in its folder; else by the pod's own end."""
+        task = self._task_of(container)
+        try:
+            self._reach(task).signal("KILL" if kill else "TERM")
+        except ClusterError:
+            if not kill:
+                raise
+            self._state.api.delete(container, grace=_GRACE)
+
+    def _task_of(self, container: str) -> str:
+        return next(task for task, name in self._names.items() if name == container)
+
+    def withdraw(self) -> None:
+        """Delete what the cluster has of the attempt."""
+        self._state.submit_queue.leave(self._id)
+        if not self._names:
+            return
+        self._note_down(withdrawn=True, created=True)
+        left = {
+            task: pod for task, pod in self._pods(since=time.monotonic()).items() if not pod.final
+        }
+        for pod in left.values():
+            self._state.api.delete(pod.name, grace=_GRACE)
+        if left and any(not pod.final for pod in self._pods(since=time.monotonic()).values()):
+            raise ClusterError("its pods are ending", where=self._id)
+
+    def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
+        """Bring messages to the tasks' folders in their pods, and return the tasks' own."""
+        said = {}
+        for task in self._names:
+            source = self._sources.get(task)
+            if task in self._brought and not (source is not None and source.is_home):
+                said[task] = self._reach(task).exchange(messages.get(task, {}))
+        return said
+
+    def source(self, container: Allocated) -> PodSource:
+        """Return the task's files in its pod."""
+        task = self._task_of(container.id)
+        spool = self._job.paths.root / "pods" / container.id
+        self._sources[task] = PodSource(
+            self._reach(task), container.id, spool, lambda: self._last_words(task)
+        )
+        return self._sources[task]
+
+    def _last_words(self, task: str) -> str | None:
+        """Return how a task ended that was killed with all that could tell it; None for not yet."""
+        pod = self._pods(hurry=True).get(task)
+        state, more = pod.container(TASK_CONTAINER) if pod is not None else ("", {})
+        if state != "terminated":
+            return None
+        return _OOM if more.get("reason") == "OOMKilled" else f"{more.get('exitCode') or 137}\n"
+
+    def is_over(self, task: str) -> bool:
+        """Return whether a task's pod has ended, or is gone."""
+        pod = self._last.get(task)
+        return pod is not None and (pod.final or pod.name not in self._state_names())
+
+    def waiting(self) -> tuple[int, str]:
+        """Return how many jobs of this home are before it, and what it waits for in words."""
+        queue = self._state.submit_queue
+        used = self._used()
+        pods = self._pods() if self._names else {}
+        said = [pod.wait_words for pod in pods.values()]
+        words = next(filter(None, said), "")
+        if not pods and len(self._job.spec.tasks) > 1 and queue.is_turn(self._id):
+            words = f"it waits until all {len(self._job.spec.tasks)} of its tasks find room at once"
+        return queue.before(self._id), "; ".join(filter(None, (used, words)))
+
+    def _used(self) -> str:
+        """Return how many of the GPUs are in use; empty where that is not ours to know."""
+        nodes, free = self._state.nodes(), self._state.free()
+        if nodes is None or free is None:
+            return ""
+        name = gpu_resource(self._job.spec)
+        total = int(sum(node.room.get(name, 0) for node in nodes))
+        left = int(sum(max(0, room[name]) for room in free.values()))
+        return f"{total - left}/{total} GPUs in use"
+
+    def forget(self) -> None:
+        """Delete the job's pods, which are over, of all its attempts."""
+        shutil.rmtree(self._job.paths.root / "pods", ignore_errors=True)
+        with suppress(ClusterError):
+            for told in self._state.api.pods(
+                f"{OWNER}={self._state.owner},submarine/job={self._id}"
+            ):
+                self._state.api.delete(told["metadata"]["name"], grace=_GRACE)
+
+    def close(self) -> None:
+        """Leave the line, and hang up; the job may run on."""
+        self._state.submit_queue.leave(self._id)
+        for files in self._files.values():
+            files.close()
+
+
+def _workers(spec: JobSpec) -> int:
+    return sum(task.startswith("worker-") for task in spec.tasks)
+
+
+def _runs(pod: Pod, container: str) -> bool:
+    return bool(pod.node) and pod.container(container)[0] == "running"
+
+
+__all__ = ["NOTE", "KubernetesRequest"]

@@ -1,0 +1,315 @@
+"""What is known of a cluster for a moment: its pods and nodes, asked once for all jobs."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kubernetes.utils.quantity import parse_quantity
+
+from submarine_engine.clusters.kubernetes.manifest import OWNER, TASK_CONTAINER
+from submarine_engine.history import make_private, write_aside
+
+if TYPE_CHECKING:
+    from submarine_engine.clusters.backend import SubmitQueue
+    from submarine_engine.clusters.kubernetes.client import Answer, Kubernetes
+
+_LOOKS_EVERY = 0.5  # seconds
+_SOONEST = 0.03  # seconds between two looks of whoever waits for a pod's next step
+_WORK = 20  # times what an answer took: the server works for us a twentieth of its time at most
+_NODES_FOR = 1.0  # seconds for which the answer holds which nodes there are
+
+IMAGE_WORDS = {
+    "ErrImagePull": "its image cannot be pulled",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "ErrImageNeverPull": "its image is not on the node",
+    "InvalidImageName": "its image's name is none",
+    "ImageInspectError": "its image is broken",
+    "RegistryUnavailable": "the registry of its image does not answer",
+    "CreateContainerConfigError": "its container cannot be made",
+    "CreateContainerError": "its container cannot be made",
+    "RunContainerError": "its container cannot be begun",
+}
+"""What the reasons mean for which a container waits that should run."""
+
+HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
+"""Those that do not pass."""
+
+_LOST = frozenset({"Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Shutdown",
+                   "Terminated", "NodeAffinity", "UnexpectedAdmissionError"})  # fmt: skip
+_SCHEDULER_WORDS = (
+    ("untolerated taint", "nodes have taints that it does not tolerate (--tolerations)"),
+    ("didn't match Pod's node affinity/selector", "no node has the labels of --node_selector"),
+    ("Insufficient cpu", "no node has so many processors free"),
+    ("Insufficient memory", "no node has so much memory free"),
+    ("Too many pods", "its nodes run as many pods as they may"),
+    ("persistentvolumeclaim", "a volume claim of its is missing or not bound"),
+    ("unbound immediate PersistentVolumeClaims", "a volume claim of its is not bound"),
+    ("node(s) were unschedulable", "nodes are cordoned"),
+)
+
+
+class Pod(NamedTuple):
+    """A pod as the API server tells of it.
+
+    Parameters
+    ----------
+    name, phase, node
+        As Kubernetes has them; no node yet where empty.
+    told
+        All of it.
+    """
+
+    name: str
+    phase: str
+    node: str
+    told: Answer
+
+    @classmethod
+    def read(cls, told: Answer) -> Pod:
+        """Read an item of a list."""
+        phase = str(told.get("status", {}).get("phase") or "")
+        return cls(told["metadata"]["name"], phase, str(told["spec"].get("nodeName") or ""), told)
+
+    @property
+    def final(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def ending(self) -> bool:
+        """Whether somebody has asked for its end."""
+        return "deletionTimestamp" in self.told["metadata"]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the cluster ends it by itself: preempted, evicted, its node drained or gone."""
+        status = self.told.get("status", {})
+        return status.get("reason") in _LOST or self._condition("DisruptionTarget") is not None
+
+    @property
+    def scheduled_at(self) -> float:
+        """When it was given its node, on the cluster's wall clock; 0 for not yet."""
+        found = self._condition("PodScheduled") or {}
+        with suppress(ValueError):
+            at = str(found.get("lastTransitionTime"))
+            return float(calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")))
+        return 0.0
+
+    def _condition(self, kind: str) -> Mapping[str, Any] | None:
+        conditions = self.told.get("status", {}).get("conditions") or []
+        true = (one for one in conditions if one.get("status") == "True")
+        return next((one for one in true if one.get("type") == kind), None)
+
+    def container(self, name: str) -> tuple[str, Mapping[str, Any]]:
+        """Return the state of one of its containers and what belongs to that; "" for none yet."""
+        for one in self.told.get("status", {}).get("containerStatuses") or []:
+            if one.get("name") == name:
+                for state, more in (one.get("state") or {}).items():
+                    return state, more or {}
+        return "", {}
+
+    @property
+    def end_words(self) -> str:
+        """What the cluster says of its end; empty where nothing."""
+        status = self.told.get("status", {})
+        if disrupted := self._condition("DisruptionTarget"):
+            return _words(disrupted.get("reason"), disrupted.get("message"))
+        if status.get("reason"):
+            return _words(status["reason"], status.get("message"))
+        state, more = self.container(TASK_CONTAINER)
+        if state == "terminated" and more.get("reason") == "OOMKilled":
+            return "OOMKilled: the task took more memory than it asked for"
+        return ""
+
+    @property
+    def wait_words(self) -> str:
+        """Why it does not run yet, in words; empty where it does."""
+        if self.node:
+            for name in (one["name"] for one in self.told["spec"]["containers"]):
+                state, more = self.container(name)
+                reason = str(more.get("reason") or "")
+                if state == "waiting" and reason in IMAGE_WORDS:
+                    return _words(IMAGE_WORDS[reason], more.get("message"))
+            return "its node makes its containers" if self.phase == "Pending" else ""
+        if self.told["spec"].get("schedulingGates"):
+            return "the cluster's queue has not let it in yet"
+        conditions = self.told.get("status", {}).get("conditions") or []
+        said = next(
+            (str(o.get("message")) for o in conditions if o.get("type") == "PodScheduled"), ""
+        )
+        known = [words for part, words in _SCHEDULER_WORDS if part in said]
+        if "Insufficient" in said and "/" in said.partition("Insufficient ")[2].split(" ")[0]:
+            known.insert(0, "no node has so many GPUs free")
+        return "; ".join(known) or (said[:300] and f"the scheduler says: {said[:300]}")
+
+
+def _words(reason: object, message: object) -> str:
+    text = " ".join(str(message or "").split())[:300]
+    return f"{reason}: {text}" if text else str(reason or "")
+
+
+class Node(NamedTuple):
+    """A node: what it has of each resource, and whether pods come to it."""
+
+    name: str
+    usable: bool
+    room: Mapping[str, Decimal]
+    gpu_name: str
+
+    @classmethod
+    def read(cls, told: Answer) -> Node:
+        """Read an item of a list."""
+        conditions = told.get("status", {}).get("conditions") or []
+        ready = any(o.get("type") == "Ready" and o.get("status") == "True" for o in conditions)
+        labels = told["metadata"].get("labels") or {}
+        return cls(
+            told["metadata"]["name"],
+            ready and not told.get("spec", {}).get("unschedulable"),
+            read_amounts(told.get("status", {}).get("allocatable") or {}),
+            str(labels.get("nvidia.com/gpu.product") or "GPU"),
+        )
+
+
+def read_amounts(told: Mapping[str, Any]) -> dict[str, Decimal]:
+    """Return quantities as numbers; what is none is left out."""
+    found = {}
+    for name, text in told.items():
+        with suppress(ValueError, ArithmeticError):
+            found[name] = parse_quantity(text)
+    return found
+
+
+def needs(pod_spec: Mapping[str, Any]) -> Counter[str]:
+    """Return how much of each resource a pod takes of its node, as the scheduler counts it.
+
+    Parameters
+    ----------
+    pod_spec
+        Its ``spec``.
+    """
+    found: Counter[str] = Counter()
+    for container in pod_spec.get("containers") or []:
+        asked = container.get("resources") or {}
+        amounts = {**read_amounts(asked.get("limits") or {}),
+                   **read_amounts(asked.get("requests") or {})}  # fmt: skip
+        for name, amount in amounts.items():
+            found[name] += amount  # type: ignore[assignment] # numbers all the same
+    found["pods"] += 1
+    return found
+
+
+class KubernetesState:
+    """A cluster as all jobs of a process see it.
+
+    Parameters
+    ----------
+    api
+        Who is asked.
+    folder
+        Where the id of this home is kept, which its pods carry.
+    submit_queue
+        The jobs that have not been asked for yet.
+    """
+
+    def __init__(self, api: Kubernetes, folder: Path, submit_queue: SubmitQueue) -> None:
+        self.api = api
+        self.submit_queue = submit_queue
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._pods: dict[str, Pod] = {}
+        self._asked_at, self._took = -math.inf, 0.0
+        self._nodes: tuple[float, list[Node] | None] = (-math.inf, [])
+
+    @property
+    def owner(self) -> str:
+        """What the pods of this home carry, made once."""
+        path = self._folder / "owner"
+        with suppress(FileNotFoundError):
+            return path.read_text().strip()
+        make_private(self._folder)
+        aside = self._folder / f".owner.{os.getpid()}"
+        write_aside(aside, os.urandom(8).hex().encode())
+        with suppress(FileExistsError):  # another process has made one just now
+            os.link(aside, path)
+        aside.unlink()
+        return path.read_text().strip()
+
+    def pods(self, *, since: float = -math.inf, hurry: bool = False) -> dict[str, Pod]:
+        """Return the pods of this home by name: one question for all jobs that ask at a time.
+
+        Parameters
+        ----------
+        since
+            Seconds of the monotonic clock; an answer to a question from before is none.
+        hurry
+            Whether it is worth a question now: somebody waits for a pod's next step.
+
+        Raises
+        ------
+        ClusterError
+            The server does not answer.
+        """
+        with self._lock:
+            age, least = time.monotonic() - self._asked_at, self._took * _WORK
+            pause = max(least, _SOONEST if hurry else _LOOKS_EVERY)
+            if self._asked_at < since or age > pause:
+                began = time.monotonic()
+                found = map(Pod.read, self.api.pods(f"{OWNER}={self.owner}"))
+                self._pods = {pod.name: pod for pod in found}
+                self._asked_at, self._took = began, time.monotonic() - began
+            return self._pods
+
+    def nodes(self) -> list[Node] | None:
+        """Return the nodes, None where they are not ours to know; an answer holds for a second."""
+        asked_at, nodes = self._nodes
+        if time.monotonic() - asked_at > _NODES_FOR:
+            told = self.api.nodes()
+            nodes = None if told is None else [Node.read(one) for one in told]
+            self._nodes = time.monotonic(), nodes
+        return nodes
+
+    def free(self) -> dict[str, Counter[str]] | None:
+        """Return what each usable node has free; None where that is not ours to know."""
+        nodes, pods = self.nodes(), self.api.all_pods()
+        if nodes is None or pods is None:
+            return None
+        free = {node.name: Counter(node.room) for node in nodes if node.usable}
+        for pod in pods:
+            if (node := pod["spec"].get("nodeName")) in free:
+                free[node].subtract(needs(pod["spec"]))
+        return free
+
+
+def fits(pod_specs: Iterable[Mapping[str, Any]], free: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether there is room for pods at once, by what is free; labels and taints are not looked at.
+
+    Parameters
+    ----------
+    pod_specs
+        Each one's ``spec``.
+    free
+        As `KubernetesState.free` tells.
+    """
+    room = {node: dict(left) for node, left in free.items()}
+    for spec in pod_specs:
+        wanted = {name: amount for name, amount in needs(spec).items() if amount}
+        found = (
+            left
+            for left in room.values()
+            if all(left.get(name, 0) >= amount for name, amount in wanted.items())
+        )
+        if (place := next(found, None)) is None:
+            return False
+        for name, amount in wanted.items():
+            place[name] -= amount
+    return True

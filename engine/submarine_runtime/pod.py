@@ -1,0 +1,228 @@
+"""The files of a pod's task, for a driver that shares no disk with it: what stays beside the task.
+
+``python -I pod.py keep ROOT TASK SECONDS`` is all that a second container of the pod runs. It stays
+until the driver has what the task has left, so that a task that was killed for its memory still has
+a log and a last word. ``serve ROOT TASK`` is begun there by the driver, over the API server's
+``exec``: it answers questions on its input, each a line of JSON and so many bytes as that says, one
+after the other.
+"""
+
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH123
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from contextlib import suppress
+
+TYPE_CHECKING = False  # as type checkers have it
+
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
+
+ROOT = "/submarine"
+"""The volume that the pod's two containers share; all of it is the pod's alone."""
+
+READY = "ready"
+"""Is there once all files of the job are: the task begins."""
+
+TAKEN = "taken"
+"""Is there once the driver has all that the task has left: the pod ends."""
+
+BEGUN = "begun"
+"""In the task's folder, locked by whoever runs it as long as that lives."""
+
+VERSION = 1
+MOST = 1 << 20
+"""Bytes that are read or written at a time."""
+
+_HEARD = "heard"
+_STAGED = ".staged"
+_ARCHIVE = ".archive"
+_LOOKS_EVERY = 0.02
+_HEARD_EVERY = 5.0  # seconds between two notes that the driver is there
+_PARTS = ("lib", "work", "user", "job")
+
+
+def keep(root: str, task: str, patience: float) -> int:
+    """Stay until the driver has what the task has left, or has not been heard of for too long.
+
+    Parameters
+    ----------
+    root
+        As `ROOT`.
+    task
+        Whose files.
+    patience
+        Seconds that a task which is over is kept for a driver that says nothing.
+    """
+    # Whoever ends the pod asks both containers: the task may write its last checkpoint yet, and its
+    # last words are brought home after that. The pod's grace is the limit.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    while not os.path.exists(f"{root}/{TAKEN}"):
+        with suppress(OSError):
+            silent = time.time() - os.stat(f"{root}/{_HEARD}").st_mtime  # noqa: PTH116 - no pathlib
+            if silent > patience and not runs(f"{root}/job/{task}"):
+                return 1
+        time.sleep(_LOOKS_EVERY)
+    return 0
+
+
+def runs(folder: str) -> bool:
+    """Return whether a task has begun and not ended, as its lock says; True before it has begun."""
+    try:
+        descriptor = os.open(f"{folder}/{BEGUN}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class Server:
+    """Answers the driver's questions, for one task.
+
+    Parameters
+    ----------
+    root
+        As `ROOT`.
+    task
+        Whose files.
+    """
+
+    def __init__(self, root: str, task: str) -> None:
+        self._root = root
+        self._folder = f"{root}/job/{task}"
+        self._heard_at = 0.0
+
+    def serve(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Answer questions until the driver is gone."""
+        while line := source.readline():
+            asked = json.loads(line)
+            body = source.read(asked.pop("size"))
+            self._note_heard()
+            try:
+                answer = getattr(self, "do_" + asked.pop("do"))(body, **asked)
+                told, data = answer if isinstance(answer, tuple) else (answer, b"")
+            except OSError as error:
+                told, data = {"error": type(error).__name__, "why": error.strerror}, b""
+            target.write(json.dumps({**told, "size": len(data)}).encode() + b"\n" + data)
+            target.flush()
+
+    def _note_heard(self) -> None:
+        if time.monotonic() - self._heard_at > _HEARD_EVERY:
+            self._heard_at = time.monotonic()
+            with suppress(OSError), open(f"{self._root}/{_HEARD}", "w"):
+                pass
+
+    def do_hello(self, _body: bytes) -> dict[str, Any]:
+        """Tell which Python this is, and whether the job's files are here."""
+        python = ".".join(map(str, sys.version_info[:3]))
+        ready = os.path.exists(f"{self._root}/{READY}")
+        return {"version": VERSION, "python": python, "ready": ready}
+
+    def do_bring(self, body: bytes, at: int) -> dict[str, Any]:
+        """Write a piece of the archive of the job's files."""
+        flags = os.O_WRONLY | os.O_CREAT | (0 if at else os.O_TRUNC)
+        descriptor = os.open(f"{self._root}/{_ARCHIVE}", flags, 0o600)
+        with open(descriptor, "wb") as file:
+            file.seek(at)
+            file.write(body)
+        return {}
+
+    def do_begin(self, _body: bytes) -> dict[str, Any]:
+        """Unpack the archive, and let the task begin."""
+        staged = f"{self._root}/{_STAGED}"
+        shutil.rmtree(staged, ignore_errors=True)
+        with tarfile.open(f"{self._root}/{_ARCHIVE}") as archive:
+            more = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+            archive.extractall(staged, **more)  # type: ignore[arg-type] # noqa: S202 - our driver's own
+        for part in _PARTS:
+            place = f"{self._root}/{part}"
+            shutil.rmtree(place, ignore_errors=True)
+            os.makedirs(f"{staged}/{part}", mode=0o700, exist_ok=True)
+            os.rename(f"{staged}/{part}", place)  # noqa: PTH104 - no pathlib
+        os.unlink(f"{self._root}/{_ARCHIVE}")
+        with open(f"{self._root}/{READY}", "w"):
+            pass
+        return {}
+
+    def do_sizes(self, _body: bytes) -> dict[str, Any]:
+        """Tell the size of each file of the task's folder, and whether the task is alive."""
+        alive = runs(self._folder)  # first: what a task writes last is there when it is not
+        found = {}
+        with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # it was renamed, or is gone
+                    if entry.is_file(follow_symlinks=False):
+                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return {"sizes": found, "alive": alive}
+
+    def do_read(self, _body: bytes, name: str, at: int, most: int) -> tuple[dict[str, Any], bytes]:
+        """Return a piece of a file, and how large that is."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(f"{self._folder}/{name}", flags)
+        try:
+            size = os.fstat(descriptor).st_size
+            return {"whole": size}, os.pread(descriptor, min(most, MOST), at)
+        finally:
+            os.close(descriptor)
+
+    def do_say(self, body: bytes, sizes: dict[str, int]) -> tuple[dict[str, Any], bytes]:
+        """Bring the task messages, and return its own."""
+        # The runtime came with the job's files: this very program came before them.
+        if (place := f"{self._root}/lib") not in sys.path:
+            sys.path.append(place)
+        from submarine_runtime.messages import exchange  # noqa: PLC0415 - as above
+
+        at, messages = 0, {}
+        for name, size in sizes.items():
+            messages[name] = body[at : at + size]
+            at += size
+        said = exchange(self._folder, messages)
+        return {"sizes": {name: len(data) for name, data in said.items()}}, b"".join(said.values())
+
+    def do_signal(self, body: bytes) -> dict[str, Any]:
+        """Ask the task to end, or kill it: `submarine_runtime.shared_folder` has the words."""
+        with open(f"{self._folder}/asked-to-end", "ab") as file:
+            file.write(body)
+        return {}
+
+    def do_conclude(self, body: bytes) -> dict[str, Any]:
+        """Write how a task ended that was killed with all that could tell it."""
+        path = f"{self._folder}/exit"
+        if not os.path.exists(path):
+            with open(f"{path}.aside", "wb") as file:
+                file.write(body)
+            os.replace(f"{path}.aside", path)
+        return {}
+
+    def do_end(self, _body: bytes) -> dict[str, Any]:
+        """Let the pod end: the driver has everything."""
+        with open(f"{self._root}/{TAKEN}", "w"):
+            pass
+        return {}
+
+
+def main(words: list[str]) -> int:
+    """Keep a task's files, or serve them."""
+    os.umask(0o077)
+    what, root, task = words[:3]
+    if what == "keep":
+        return keep(root, task, float(words[3]))
+    Server(root, task).serve(sys.stdin.buffer, sys.stdout.buffer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

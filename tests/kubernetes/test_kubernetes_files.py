@@ -1,0 +1,218 @@
+"""What serves a pod's files, over a pipe to a real process of this machine in the pod's place."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import subprocess
+import sys
+import threading
+
+import pytest
+from submarine_engine.clusters.kubernetes.files import PodFiles, PodSource, pack
+from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
+from submarine_engine.errors import ClusterError
+from submarine_runtime.pod import BEGUN, ROOT, keep, runs
+
+TASK = "worker-0"
+
+
+class WireOfThisMachine:
+    """The double of ``exec``'s WebSocket: the same program, by a pipe."""
+
+    def __init__(self, command):
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+
+    def write_stdin(self, data):
+        self.process.stdin.write(data)
+
+    def read_channel(self, channel, timeout=0):
+        stream = self.process.stdout if channel == 1 else self.process.stderr
+        ready, _, _ = select.select([stream], [], [], timeout)
+        return os.read(stream.fileno(), 1 << 16) if ready and channel < 3 else b""
+
+    def peek_channel(self, _channel):
+        return b""
+
+    def read_all(self):
+        return b""
+
+    def is_open(self):
+        return self.process.poll() is None
+
+    def close(self):
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            stream.close()
+        self.process.kill()
+        self.process.wait()
+
+
+class PodsOfThisMachine:
+    """The double of the API server's ``exec``: a folder of this machine is the pod's volume."""
+
+    def __init__(self, root):
+        self.root = root
+        self.wires = []
+
+    def open(self, _name, _container, command):
+        words = [sys.executable if word == "python" else word for word in command]
+        self.wires.append(WireOfThisMachine([str(self.root) if w == ROOT else w for w in words]))
+        return self.wires[-1]
+
+
+@pytest.fixture
+def pods(tmp_path):
+    root = tmp_path / "volume"
+    root.mkdir()
+    found = PodsOfThisMachine(root)
+    yield found
+    for wire in found.wires:
+        if wire.process.returncode is None:
+            wire.close()
+
+
+@pytest.fixture
+def files(pods):
+    files = PodFiles(pods, "pod-1", TASK, "python")
+    yield files
+    files.close()
+
+
+@pytest.fixture
+def brought(files, tmp_path):
+    """Bring a pod a job's files."""
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    (bundle / "script.py").write_text("print('größe')")
+    assert files.hello()["ready"] is False
+    below = f"job/{TASK}"
+    texts = {f"{below}/": b"", f"{below}/task.json": b"{}", f"{below}/asked-to-end": b""}
+    files.bring(pack({"job/bundle": bundle}, texts))
+    return files
+
+
+def test_a_pod_is_brought_its_jobs_files_and_begins_then(pods, brought):
+    assert brought.hello()["ready"] is True
+    assert (pods.root / "ready").exists()
+    assert (pods.root / "job/bundle/script.py").read_text() == "print('größe')"
+    assert (pods.root / "lib/submarine_runtime/shared_folder.py").exists()
+    assert not list((pods.root / "lib").rglob("__pycache__"))
+    assert (pods.root / "work").is_dir()
+    for path in (pods.root / "job", pods.root / "job/worker-0/task.json"):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_what_was_half_brought_is_brought_anew(pods, files, tmp_path):
+    files.hello()
+    files._ask("bring", b"half", at=0)
+    files.close()  # the keeper was killed
+    (tmp_path / "empty").mkdir()
+    files._tried_at = float("-inf")
+    files.bring(pack({"job/bundle": tmp_path / "empty"}, {}))
+    assert (pods.root / "job/bundle").is_dir()
+
+
+def test_files_are_read_by_offset_and_what_was_cut_is_told(pods, brought):
+    log = pods.root / "job" / TASK / "stdout"
+    log.write_bytes(bytes(range(256)) * 10_000)
+    sizes, alive = brought.sizes()
+    assert (sizes["stdout"], alive) == (2_560_000, True)
+    assert brought.read("stdout", 255, 3) == b"\xff\x00\x01"
+    with pytest.raises(LogTruncatedError):
+        brought.read("stdout", 2_560_001, 1)
+    with pytest.raises(LogsGoneError):
+        brought.read("stderr", 0, 1)
+    (log.parent / "leads").symlink_to("/etc/passwd")
+    assert "leads" not in brought.sizes()[0]
+    with pytest.raises(LogsGoneError):
+        brought.read("leads", 0, 10)
+
+
+def test_messages_go_both_ways(pods, brought):
+    folder = pods.root / "job" / TASK
+    (folder / "hello.json").write_bytes(b'{"host": "x"}')
+    assert brought.exchange({"answer.json": b"told"})["hello.json"] == b'{"host": "x"}'
+    assert (folder / "answer.json").read_bytes() == b"told"
+    with pytest.raises(ClusterError, match="cannot be written"):
+        brought.exchange({"nowhere/stacks": b"{}"})
+    brought.signal("TERM")
+    brought.signal("KILL")
+    assert (folder / "asked-to-end").read_text() == "TERM\nKILL\n"
+
+
+def test_all_that_a_task_has_left_comes_home_before_the_pod_ends(pods, brought, tmp_path):
+    folder = pods.root / "job" / TASK
+    (folder / "stdout").write_bytes(b"0123456789")
+    source = PodSource(brought, "pod-1", tmp_path / "spool", lambda: None)
+    assert source.read("stdout", 0, 4) == b"0123"
+    assert source.read("stdout", 4, 2) == b"45"
+    (folder / "outcome.json").write_bytes(b"{}")
+    (folder / "exit").write_bytes(b"0\n")
+    sizes = source.sizes()
+    assert (sizes["exit"], sizes["stdout"], sizes["outcome.json"]) == (2, 10, 2)
+    assert (pods.root / "taken").exists()
+    assert source.read("stdout", 6, 10) == b"6789"
+    another = PodSource(brought, "pod-1", tmp_path / "spool", lambda: None)
+    assert another.sizes() == sizes  # asks no pod
+    assert keep(str(pods.root), TASK, 0.0) == 0
+
+
+def test_a_task_that_was_killed_with_its_container_has_a_last_word(pods, brought, tmp_path):
+    said = []
+    source = PodSource(brought, "pod-1", tmp_path / "spool", lambda: said[0] if said else None)
+    begun = pods.root / "job" / TASK / BEGUN
+    with begun.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert brought.sizes()[1] is True
+    assert "exit" not in source.sizes()
+    said.append("137 oom\n")
+    source.sizes()
+    sizes = source.sizes()
+    assert source.read("exit", 0, sizes["exit"]) == b"137 oom\n"
+
+
+def test_a_pod_keeps_what_nobody_has_taken_for_its_time_and_no_longer(pods, brought):
+    folder = pods.root / "job" / TASK
+    with (folder / BEGUN).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waits = []
+        keeper = threading.Thread(target=lambda: waits.append(keep(str(pods.root), TASK, 0.0)))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("signal.signal", lambda *_: None)  # of main threads alone
+            keeper.start()
+            assert runs(str(folder))
+            assert not waits
+            fcntl.flock(file, fcntl.LOCK_UN)
+            keeper.join(60)
+    assert waits == [1]
+
+
+def test_a_pod_that_hangs_up_is_called_again_after_a_while(pods, brought):
+    pods.wires[-1].process.kill()
+    pods.wires[-1].process.wait()
+    with pytest.raises(ClusterError, match="cannot be reached"):
+        brought.sizes()
+    with pytest.raises(ClusterError, match="cannot be reached"):
+        brought.sizes()  # not at once
+    assert len(pods.wires) == 1
+    brought._tried_at = float("-inf")
+    assert brought.hello()["ready"] is True
+    assert len(pods.wires) == 2
+
+
+@pytest.mark.parametrize("answer", [b"[]\n", b"{}\n", b"no json\n", b'{"size": "x"}\n'])
+def test_an_answer_that_is_none_is_an_error_in_words(pods, files, answer):
+    program = (
+        f"import sys; sys.stdout.buffer.write({answer!r}); sys.stdout.flush(); sys.stdin.read()"
+    )
+    pods.open = lambda *_: WireOfThisMachine([sys.executable, "-c", program])
+    with pytest.raises(ClusterError, match="cannot be reached"):
+        files.hello()
+
+
+def test_an_image_without_python_is_told_by_the_pods_own_words(pods, files):
+    pods.open = lambda *_: WireOfThisMachine(["sh", "-c", "echo no python3 here >&2; exit 127"])
+    with pytest.raises(ClusterError, match="no python3 here"):
+        files.hello()

@@ -1,0 +1,353 @@
+"""What is asked of Kubernetes, what its words mean, and what is refused before it is asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
+from submarine_engine.clusters.kubernetes.client import Kubernetes, TakenError, refusal
+from submarine_engine.clusters.kubernetes.manifest import (
+    manifests,
+    read_pairs,
+    read_tolerations,
+    read_volumes,
+)
+from submarine_engine.clusters.kubernetes.state import Node, Pod, fits, needs
+from submarine_engine.errors import (
+    ClusterError,
+    CommandError,
+    ConfigError,
+    ResourcesError,
+    SubmissionError,
+)
+from submarine_engine.job import JobSpec, Resources, Role
+
+LAUNCH = {
+    "python": "python3", "image": "ours:1", "user": 1000, "keep": 60.0, "begins_within": 60.0,
+    "grace": 10.0,
+}  # fmt: skip
+
+
+def made(spec, **more):
+    named = {"job_id": "20260101-000000-abcde", "attempt": 2, "turn": 0, "owner": "me"}
+    return manifests(spec, **{**named, "launch": LAUNCH, **more})
+
+
+def test_pods_keep_to_the_restricted_standard_and_hold_no_secret():
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=2, vcores=3, memory=512)),),
+                   env={"TOKEN": "hunter2"}, secrets=("KEY",), name="mnist")  # fmt: skip
+    pod = made(spec)["worker-0"]
+    assert pod["metadata"]["name"] == "submarine-20260101-000000-abcde-2-0-worker-0"
+    assert "hunter2" not in json.dumps(pod)
+    told = pod["spec"]
+    assert told["securityContext"]["runAsNonRoot"] is True
+    assert told["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert told["automountServiceAccountToken"] is False
+    assert told["restartPolicy"] == "Never"
+    for container in told["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    task, files = told["containers"]
+    assert task["resources"]["requests"] == {"cpu": "3", "memory": "512Mi", "nvidia.com/gpu": "2"}
+    assert task["resources"]["limits"] == {"memory": "512Mi", "nvidia.com/gpu": "2"}
+    assert "nvidia.com/gpu" not in files["resources"]["limits"]
+    assert needs(told)["nvidia.com/gpu"] == 2
+
+
+def test_options_reach_the_pods():
+    options = {
+        "service_account": "training", "node_selector": "gpu=a100,zone=b",
+        "tolerations": "gpu:NoSchedule,team=x", "priority_class": "low",
+        "pull_secret": "one,two", "volumes": "data:/data", "gpu_resource": "amd.com/gpu",
+    }  # fmt: skip
+    roles = Role(name="ps", resources=Resources(gpus=0)), Role(resources=Resources(gpus=1))
+    spec = JobSpec(roles=roles, options=options, queue="team")
+    pods = made(spec)
+    told = pods["worker-0"]["spec"]
+    assert told["nodeSelector"] == {"gpu": "a100", "zone": "b"}
+    assert told["tolerations"] == [
+        {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Equal", "value": "x"},
+    ]
+    assert (told["serviceAccountName"], told["priorityClassName"]) == ("training", "low")
+    assert told["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
+    assert told["volumes"][1]["persistentVolumeClaim"] == {"claimName": "data"}
+    assert told["containers"][0]["volumeMounts"][1]["mountPath"] == "/data"
+    assert told["containers"][0]["resources"]["limits"] == {"amd.com/gpu": "1"}
+    assert pods["ps-0"]["spec"]["containers"][0]["resources"]["limits"] == {}
+    labels = [pod["metadata"]["labels"] for pod in pods.values()]
+    assert {one["kueue.x-k8s.io/queue-name"] for one in labels} == {"team"}
+    assert len({one["kueue.x-k8s.io/pod-group-name"] for one in labels}) == 1
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (lambda text: read_pairs(text, "node_selector"), "gpu"),
+        (lambda text: read_pairs(text, "node_selector"), "=a100"),
+        (read_tolerations, "gpu:Never"),
+        (read_tolerations, ":NoSchedule"),
+        (read_volumes, "data"),
+        (read_volumes, "data:relative"),
+        (read_volumes, "../x:/data"),
+        (read_volumes, "data:/submarine/job"),
+        (read_volumes, "data:/"),
+    ],
+)
+def test_what_is_no_option_is_refused_with_a_way_out(read, text):
+    with pytest.raises(CommandError) as refused:
+        read(text)
+    assert refused.value.fix
+    assert read("") in ({}, [])
+
+
+def pod_of(**status):
+    spec = {"containers": [{"name": "task"}, {"name": "files"}], **status.pop("spec", {})}
+    return Pod.read({"metadata": {"name": "p", **status.pop("meta", {})}, "spec": spec,
+                     "status": status})  # fmt: skip
+
+
+def unscheduled(message):
+    return pod_of(phase="Pending", conditions=[
+        {"type": "PodScheduled", "status": "False", "message": message}])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu."), "GPUs free"),
+        (unscheduled("0/2 nodes are available: 2 Insufficient memory."), "so much memory"),
+        (unscheduled("0/1 nodes: 1 node(s) had untolerated taint {a: b}"), "--tolerations"),
+        (unscheduled("something new"), "the scheduler says: something new"),
+        (pod_of(phase="Pending", spec={"schedulingGates": [{"name": "x"}]}), "not let it in"),
+        (
+            pod_of(phase="Pending", spec={"nodeName": "n"}, containerStatuses=[
+                {"name": "task", "state": {"waiting": {
+                    "reason": "ImagePullBackOff", "message": "Back-off\n pulling"}}}]),
+            "its image cannot be pulled: Back-off pulling",
+        ),
+        (pod_of(), ""),
+    ],
+)  # fmt: skip
+def test_why_a_pod_waits_is_told_in_words(pod, words):
+    assert words in pod.wait_words
+    assert bool(pod.wait_words) is bool(words)
+
+
+def test_how_a_pod_ended_is_told_in_words():
+    killed = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    assert "OOMKilled" in pod_of(containerStatuses=[{"name": "task", "state": killed}]).end_words
+    evicted = pod_of(phase="Failed", reason="Evicted", message="low on\n disk")
+    assert (evicted.is_lost, evicted.end_words) == (True, "Evicted: low on disk")
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    preempted = pod_of(phase="Running", conditions=[condition])
+    assert (preempted.is_lost, preempted.end_words) == (True, "PreemptionByScheduler")
+    by_hand = pod_of(phase="Running", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert (by_hand.is_lost, by_hand.ending, by_hand.final) == (False, True, False)
+
+
+def test_a_pod_that_tells_nothing_is_read():
+    pod = Pod.read({"metadata": {"name": "p"}, "spec": {}})
+    assert (pod.phase, pod.node, pod.scheduled_at, pod.container("task")) == ("", "", 0.0, ("", {}))
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "1970-01-01T00:01:00Z",
+    }
+    assert pod_of(conditions=[condition]).scheduled_at == 60.0
+
+
+def test_all_pods_of_a_job_fit_at_once_or_it_waits():
+    spec = JobSpec(roles=(Role(count=3, resources=Resources(gpus=3)),))
+    pods = [pod["spec"] for pod in made(spec).values()]
+    node = {"nvidia.com/gpu": Decimal(4), "cpu": Decimal(8), "memory": Decimal(1 << 34),
+            "pods": Decimal(50)}  # fmt: skip
+    assert not fits(pods, {"a": node, "b": node})
+    assert fits(pods, {"a": node, "b": node, "c": node})
+    assert node["nvidia.com/gpu"] == 4
+    assert not fits(pods[:1], {"a": {**node, "pods": Decimal(0)}})
+
+
+def test_a_node_that_is_cordoned_or_not_ready_takes_no_pods():
+    told = {"metadata": {"name": "n"}, "spec": {}, "status": {
+        "allocatable": {"cpu": "500m", "memory": "1Ki", "x": "nonsense"},
+        "conditions": [{"type": "Ready", "status": "True"}]}}  # fmt: skip
+    node = Node.read(told)
+    assert (node.usable, node.room) == (True, {"cpu": Decimal("0.5"), "memory": 1024})
+    assert not Node.read({**told, "spec": {"unschedulable": True}}).usable
+    assert not Node.read({**told, "status": {}}).usable
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "words"),
+    [
+        (401, "Unauthorized", "expired"),
+        (403, 'pods "x" is forbidden: exceeded quota: q, requested: pods=1', "quota"),
+        (403, 'pods "x" is forbidden: violates PodSecurity "restricted"', "admission"),
+        (403, 'admission webhook "w" denied the request: no', "admission"),
+        (403, 'pods is forbidden: User "u" cannot create resource "pods"', "may not"),
+        (404, 'namespaces "gone" not found', "no namespace"),
+        (403, "no new content in namespace x because it is being terminated", "removed"),
+        (422, "spec.x: Invalid value", "refuses"),
+    ],
+)  # fmt: skip
+def test_what_the_server_refuses_is_told_with_a_way_out(status, said, words):
+    error = refusal(status, said, "gone")
+    assert words in error.what
+    assert error.fix
+    assert error.status == status
+
+
+class StandInServer:
+    """The double of an API server that answers every question alike."""
+
+    def __init__(self):
+        self.status, self.body = 200, {}
+        self.asked: list[tuple[str, str, str]] = []
+        outer = self
+
+        class Answers(BaseHTTPRequestHandler):
+            def answer(self):
+                size = int(self.headers.get("content-length") or 0)
+                body = self.rfile.read(size).decode()
+                outer.asked.append((self.command, self.path, body))
+                data = json.dumps(outer.body).encode()
+                self.send_response(outer.status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - as the module has them
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def kubeconfig(path, url, **context):
+    told = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "one",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u", **context}}],
+    }  # fmt: skip
+    path.write_text(json.dumps(told))
+    return path
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    server = StandInServer()
+    path = kubeconfig(tmp_path / "kubeconfig", server.url, namespace="research")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    yield server
+    server.close()
+
+
+def test_pods_are_asked_for_in_the_contexts_namespace(server):
+    server.body = {"kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {}}]}
+    api = Kubernetes()
+    assert api.namespace == "research"
+    assert [pod["metadata"]["name"] for pod in api.pods("a=b")] == ["a"]
+    (command, path, _) = server.asked[-1]
+    assert (command, path.partition("?")[0]) == ("GET", "/api/v1/namespaces/research/pods")
+    assert "labelSelector=a%3Db" in path
+
+
+def test_a_pod_is_created_as_its_manifest_says(server):
+    server.status = 201
+    server.body = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+    manifest = made(JobSpec(roles=(Role(resources=Resources(gpus=1)),)))["worker-0"]
+    Kubernetes().create(manifest, dry_run=True)
+    (command, path, body) = server.asked[-1]
+    assert (command, "dryRun=All" in path) == ("POST", True)
+    assert json.loads(body) == manifest
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(409, TakenError), (403, SubmissionError), (500, ClusterError)]
+)
+def test_what_passes_is_not_refused(server, status, error):
+    server.status, server.body = status, {"message": "exceeded quota: x"}
+    with pytest.raises(error):
+        Kubernetes().create({"metadata": {"name": "a"}, "spec": {"containers": []}})
+
+
+def test_what_is_not_ours_to_know_is_none(server):
+    server.status, server.body = 403, {"message": "forbidden"}
+    api = Kubernetes()
+    assert api.nodes() is None
+    assert api.all_pods() is None
+    with pytest.raises(ClusterError):
+        api.pods("a=b")
+
+
+def test_who_is_gone_is_deleted(server):
+    server.status, server.body = 404, {"message": "not found"}
+    Kubernetes().delete("a", grace=1)
+
+
+def test_a_server_that_is_away_is_asked_once_by_many(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "away", "http://127.0.0.1:1")))
+    api = Kubernetes()
+    with pytest.raises(ClusterError, match="does not answer") as first:
+        api.pods("a=b")
+    with pytest.raises(ClusterError, match="does not answer") as second:
+        api.pods("a=b")
+    assert first.value is second.value
+    assert "0x" not in str(first.value)
+
+
+def test_more_than_a_node_has_is_refused(server, tmp_path):
+    server.body = {"kind": "NodeList", "items": [{"metadata": {"name": "n"}, "status": {
+        "allocatable": {"nvidia.com/gpu": "4"}}}]}  # fmt: skip
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=5)),))
+    with pytest.raises(ResourcesError, match="the largest one has 4"):
+        KubernetesBackend(tmp_path).check(spec)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "contexts: 3", "\0", "{not yaml"])
+def test_a_kubeconfig_that_is_none_is_told(tmp_path, monkeypatch, content):
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    with pytest.raises(ConfigError) as refused:
+        Kubernetes()
+    assert refused.value.fix
+
+
+def test_where_there_is_no_kubeconfig_the_way_to_one_is_told(tmp_path, monkeypatch):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert not KubernetesBackend.configured()
+    with pytest.raises(ConfigError, match="there is no kubeconfig") as missing:
+        Kubernetes()
+    assert "KUBECONFIG" in missing.value.fix
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="no such kubeconfig"):
+        Kubernetes()
+
+
+def test_a_context_that_is_not_there_names_those_that_are(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")))
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_CONTEXT", "two")
+    with pytest.raises(ConfigError, match="no context 'two'") as unknown:
+        Kubernetes()
+    assert "one" in unknown.value.fix
