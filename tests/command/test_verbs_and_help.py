@@ -179,11 +179,19 @@ def test_completion(line, found):
 
 
 def test_completion_looks_left_of_the_cursor_only():
-    assert complete("job run --gp --name x", len("job run --gp")) == ["--gpus", "--gpu_resource", "--gpu_type"]
+    assert complete("job run --gp --name x", len("job run --gp")) == [
+        "--gpus",
+        "--gpu_resource",
+        "--gpu_type",
+    ]
 
 
 def test_completion_in_a_cell_knows_options_alone():
-    assert complete("--gp", cell=True, surface=NOTEBOOK) == ["--gpus", "--gpu_resource", "--gpu_type"]
+    assert complete("--gp", cell=True, surface=NOTEBOOK) == [
+        "--gpus",
+        "--gpu_resource",
+        "--gpu_type",
+    ]
     assert complete("jo", cell=True, surface=NOTEBOOK) == []
     assert "--json" not in complete("--", cell=True, surface=NOTEBOOK)
 

@@ -48,7 +48,12 @@ SHORT_ELSEWHERE = SHORT_ON_SLURM | {
 }
 """What a cluster may do in its own way. All else the driver decides alike, and `local` holds it."""
 
-SHORT = {"hosts": SHORT_ELSEWHERE, "slurm": SHORT_ON_SLURM, "yarn": SHORT_ELSEWHERE}
+SHORT: dict[str, set[str]] = {
+    "hosts": SHORT_ELSEWHERE,
+    "kubernetes": set(),  # it is brought up for `make test-long` alone
+    "slurm": SHORT_ON_SLURM,
+    "yarn": SHORT_ELSEWHERE,
+}
 """What `make test` asks of each cluster; of `local` it asks all, and `make test-long` of each."""
 
 
@@ -99,16 +104,25 @@ def use_backend(monkeypatch, site, entry_point, options=""):
         pytest.param("hosts", marks=pytest.mark.service),  # `make check` has tests/clusters
         "slurm",
         "yarn",
+        "kubernetes",
     ]
 )
 def cluster(request, tmp_path, monkeypatch):
     """Give a cluster with four GPUs; afterwards no job of the test is left on it."""
     folder = tmp_path / "notebooks"
-    folder.mkdir()
+    if request.param == "kubernetes":
+        folder = request.getfixturevalue("kubernetes_folder")
+    else:
+        folder.mkdir()
     home = tmp_path / "home"
     if request.param != "local":
         home = request.getfixturevalue(
-            {"yarn": "shared_home", "hosts": "hosts_home", "slurm": "slurm_home"}[request.param]
+            {
+                "yarn": "shared_home",
+                "hosts": "hosts_home",
+                "slurm": "slurm_home",
+                "kubernetes": "kubernetes_home",
+            }[request.param]
         )
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to

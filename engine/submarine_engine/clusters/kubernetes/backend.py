@@ -21,6 +21,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     gpu_resource,
     image_of,
     manifests,
+    node_labels,
 )
 from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
 from submarine_engine.config import load_config
@@ -100,6 +101,8 @@ class KubernetesBackend(Backend):
         nodes = self.state.nodes()
         if nodes is None:  # not ours to know
             return
+        labels = node_labels(spec)
+        nodes = [node for node in nodes if node.has(labels)]
         asked, gpu = role.resources, gpu_resource(spec)
         for count, what, name, unit in (
             (asked.gpus, "GPUs", gpu, 1),
@@ -158,7 +161,7 @@ class KubernetesBackend(Backend):
         return {**launch, "outer": outer, "beside": beside, "here": platform.python_version()}
 
     def gpus(self, held: Mapping[str, str]) -> list[Gpu]:
-        """Return the GPUs of all nodes and who holds each, as the scheduler accounts them."""
+        """Return the GPUs of all nodes that jobs may have, and who holds each, as scheduled."""
         nodes, pods = self.state.nodes(), self.api.all_pods()
         if nodes is None or pods is None:
             raise ClusterError(
@@ -167,8 +170,8 @@ class KubernetesBackend(Backend):
                 fix="ask for the ClusterRole that docs/kubernetes.md shows; jobs run without it",
             )
         name = load_config().value("kubernetes_gpu_resource")
-        found = []
-        for node in nodes:
+        found, labels = [], node_labels()
+        for node in (one for one in nodes if one.has(labels)):
             holders = [
                 pod for pod in pods if pod["spec"].get("nodeName") == node.name
                 for _ in range(int(needs(pod["spec"])[name]))

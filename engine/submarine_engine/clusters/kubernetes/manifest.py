@@ -93,6 +93,19 @@ def image_of(spec: JobSpec) -> str:
     return str(spec.docker_image or load_config().value("kubernetes_image") or own)
 
 
+def node_labels(spec: JobSpec | None = None) -> dict[str, str]:
+    """Return the labels that the nodes of a job must have; of all jobs unless one is given.
+
+    Raises
+    ------
+    CommandError
+        They are none.
+    """
+    asked = spec.options.get("node_selector") if spec is not None else None
+    text = asked or load_config().value("kubernetes_node_selector")
+    return read_pairs(str(text or ""), "node_selector")
+
+
 def read_pairs(text: str | None, option: str) -> dict[str, str]:
     """Read ``KEY=VALUE,KEY=VALUE``.
 
@@ -282,7 +295,7 @@ def _pod_spec(spec: JobSpec, role: Role, task: str, launch: Mapping[str, Any]) -
             ),
         ],
     }
-    if selector := read_pairs(chosen(spec, "node_selector"), "node_selector"):
+    if selector := node_labels(spec):
         pod["nodeSelector"] = selector
     if tolerations := read_tolerations(chosen(spec, "tolerations")):
         pod["tolerations"] = tolerations

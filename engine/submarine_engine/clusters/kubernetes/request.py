@@ -24,6 +24,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     chosen,
     gpu_resource,
     manifests,
+    node_labels,
     read_volumes,
 )
 from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits
@@ -156,7 +157,9 @@ class KubernetesRequest(Request):
             return spec
         else:
             sizes = [spec]
-        if (free := self._state.free()) is None:  # not ours to know: it is given back if need be
+        if (
+            free := self._state.free(node_labels(spec))
+        ) is None:  # not ours to know: it is given back if need be
             return sizes[-1]
         for one in sizes:
             if fits((pod["spec"] for pod in self._manifests(one).values()), free):
@@ -498,11 +501,12 @@ class KubernetesRequest(Request):
 
     def _used(self) -> str:
         """Return how many of the GPUs are in use; empty where that is not ours to know."""
-        nodes, free = self._state.nodes(), self._state.free()
+        labels = node_labels(self._job.spec)
+        nodes, free = self._state.nodes(), self._state.free(labels)
         if nodes is None or free is None:
             return ""
         name = gpu_resource(self._job.spec)
-        total = int(sum(node.room.get(name, 0) for node in nodes))
+        total = int(sum(node.room.get(name, 0) for node in nodes if node.has(labels)))
         left = int(sum(max(0, room[name]) for room in free.values()))
         return f"{total - left}/{total} GPUs in use"
 

@@ -159,12 +159,13 @@ def _words(reason: object, message: object) -> str:
 
 
 class Node(NamedTuple):
-    """A node: what it has of each resource, and whether pods come to it."""
+    """A node: what it has of each resource, its labels, and whether pods come to it."""
 
     name: str
     usable: bool
     room: Mapping[str, Decimal]
     gpu_name: str
+    labels: Mapping[str, str]
 
     @classmethod
     def read(cls, told: Answer) -> Node:
@@ -177,7 +178,12 @@ class Node(NamedTuple):
             ready and not told.get("spec", {}).get("unschedulable"),
             read_amounts(told.get("status", {}).get("allocatable") or {}),
             str(labels.get("nvidia.com/gpu.product") or "GPU"),
+            labels,
         )
+
+    def has(self, labels: Mapping[str, str]) -> bool:
+        """Return whether it has all of these labels."""
+        return labels.items() <= self.labels.items()
 
 
 def read_amounts(told: Mapping[str, Any]) -> dict[str, Decimal]:
@@ -278,12 +284,18 @@ class KubernetesState:
             self._nodes = time.monotonic(), nodes
         return nodes
 
-    def free(self) -> dict[str, Counter[str]] | None:
-        """Return what each usable node has free; None where that is not ours to know."""
+    def free(self, labels: Mapping[str, str]) -> dict[str, Counter[str]] | None:
+        """Return what each usable node has free; None where that is not ours to know.
+
+        Parameters
+        ----------
+        labels
+            That nodes must have.
+        """
         nodes, pods = self.nodes(), self.api.all_pods()
         if nodes is None or pods is None:
             return None
-        free = {node.name: Counter(node.room) for node in nodes if node.usable}
+        free = {node.name: Counter(node.room) for node in nodes if node.usable and node.has(labels)}
         for pod in pods:
             if (node := pod["spec"].get("nodeName")) in free:
                 free[node].subtract(needs(pod["spec"]))
@@ -291,7 +303,7 @@ class KubernetesState:
 
 
 def fits(pod_specs: Iterable[Mapping[str, Any]], free: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether there is room for pods at once, by what is free; labels and taints are not looked at.
+    """Whether there is room for pods at once, by what is free; taints are not looked at.
 
     Parameters
     ----------
