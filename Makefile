@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-long lint typescript docs format bench examples pictures constraints clean
-.PHONY: pytest-check pytest-test pytest-long pytest-frameworks services
+.PHONY: pytest-check pytest-test pytest-long pytest-frameworks services kubernetes
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ pytest-check: $(VENV)/.dev
 pytest-test: services
 	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
 
-pytest-long: services $(VENV)/.kerberos
+pytest-long: services kubernetes $(VENV)/.kerberos
 	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
 
 # In an environment of its own, which has the frameworks; one process: each of them fills a machine.
@@ -75,6 +75,10 @@ services: $(VENV)/.dev $(VENV)/.lab
 	scripts/require chromium mvn=maven slurmctld=slurm-wlm munged=munge
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py
+
+kubernetes: $(VENV)/.dev ## what `submarine cluster up kubernetes` needs: packages, and Kubernetes built by Go
+	scripts/require etcd=etcd-server containerd runc containernetworking-plugins
+	nice $(BIN)/python -m submarine_engine.installer kubernetes
 
 format: $(VENV)/.dev ## format the code and mend what can be mended by rule
 	$(BIN)/ruff format

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.hadoop", "tests.kubernetes_homes", "tests.slurm_own"]
+pytest_plugins = ["tests.hadoop", "tests.kubernetes_homes", "tests.kubernetes_own", "tests.slurm_own"]
 
 # A busy machine is no failure. The same commit gives the same examples, fifty of a property: what
 # is found once is found each time. Only `make test-long` looks for new ones, and what it finds
@@ -33,6 +33,7 @@ GROUPS = {
     "built": "the package",
     "home_of_its_own": "clusters of their own",
     "hub": "JupyterHub",
+    "kubernetes": "the Kubernetes",
     "secure_yarn": "the secure cluster",
     "slurm": "the Slurm",
     "yarn": "the cluster",

@@ -84,4 +84,4 @@ def test_the_verbs_show_and_write(slurm, capsys):
     assert main(["cluster", "up", "slurm", "--secure"]) != 0
     assert "neither HDFS nor Kerberos" in capsys.readouterr().err
     assert main(["cluster", "up", "lsf"]) != 0
-    assert "write yarn or slurm" in capsys.readouterr().err
+    assert "write yarn, slurm or kubernetes" in capsys.readouterr().err

@@ -1,11 +1,10 @@
 """What the verbs ``cluster …`` do: a cluster of one's own, started, shown and ended.
 
-That is a Hadoop unless a Slurm is meant, see `submarine_engine.installer.slurm_verbs`.
+That is a Hadoop unless another kind is meant, see `submarine_engine.installer.other_verbs`.
 """
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from submarine_engine.cli.output import FAILED, OK, Output
 from submarine_engine.clusters.yarn.hadoop import find_conf
 from submarine_engine.command.parser import Command
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted, slurm_verbs
+from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted, other_verbs
 from submarine_engine.installer.plan import DEFAULT_NAME
 from submarine_engine.installer.realm import REALM, users
-from submarine_engine.installer.slurm import SlurmCluster
 
 _PIECE = 1 << 20
 _TRUST = (
@@ -29,8 +27,8 @@ _NAP = 0.2
 
 def up(command: Command, output: Output) -> int:
     """Start a cluster; return when a job could run."""
-    if (slurm := slurm_verbs.meant(command)) is not None:
-        return slurm_verbs.up(slurm, command, output)
+    if (found := other_verbs.meant(command)) is not None:
+        return other_verbs.up(found, command, output)
     given = command.values
     cluster = _cluster(command)
     plan = cluster.up(
@@ -75,20 +73,20 @@ def _other(cluster: HadoopCluster) -> str:
 
 def env(command: Command, output: Output) -> int:
     """Write what to set, for ``eval``."""
-    if (slurm := slurm_verbs.meant(command)) is not None:
-        return slurm_verbs.env(slurm, output)
+    if (found := other_verbs.meant(command)) is not None:
+        return other_verbs.env(found, output)
     cluster = _cluster(command)
     if output.json:
         output.data(cluster.environment())
     else:
-        output.line(_exports(cluster))
+        output.line(other_verbs.exports(cluster.environment(), cluster.layout.bin))
     return OK
 
 
 def status(command: Command, output: Output) -> int:
     """Show the daemons, and whether a job could run."""
-    if (slurm := slurm_verbs.meant(command)) is not None:
-        return slurm_verbs.status(slurm, output)
+    if (found := other_verbs.meant(command)) is not None:
+        return other_verbs.status(found, output)
     cluster = _cluster(command)
     daemons = cluster.daemons()
     problems = cluster.problems() if daemons else [f"there is no cluster {cluster.name!r}"]
@@ -111,7 +109,7 @@ def status(command: Command, output: Output) -> int:
 
 def logs(command: Command, output: Output) -> int:
     """Write the log of a daemon, or list the logs."""
-    cluster = slurm_verbs.meant(command) or _cluster(command)
+    cluster = other_verbs.meant(command) or _cluster(command)
     wanted = command.values.get("daemon")
     if wanted is not None:
         return _write_log(cluster.daemon(wanted).log, output, follow="follow" in command.values)
@@ -129,7 +127,7 @@ def logs(command: Command, output: Output) -> int:
 
 def down(command: Command, output: Output) -> int:
     """End the cluster and remove all of it."""
-    cluster = slurm_verbs.meant(command) or _cluster(command)
+    cluster = other_verbs.meant(command) or _cluster(command)
     there = cluster.down()
     if output.json:
         output.data({"name": cluster.name, "was_there": there})
@@ -144,7 +142,7 @@ def _cluster(command: Command) -> HadoopCluster:
     return HadoopCluster(name=name) if name else HadoopCluster()
 
 
-def _known(cluster: HadoopCluster | SlurmCluster) -> list[DaemonStatus]:
+def _known(cluster: HadoopCluster | other_verbs.OtherCluster) -> list[DaemonStatus]:
     """Return the daemons of a cluster that is there; `ClusterError` where it is not."""
     return cluster.daemons() if cluster.plan else []
 
@@ -172,17 +170,6 @@ def _shape(cluster: HadoopCluster, plan: Plan) -> dict[str, object]:
         "resourcemanager": plan.rm_web,
         "environment": cluster.environment(),
     }
-
-
-def _exports(cluster: HadoopCluster) -> str:
-    """Return lines for a shell; what it has in its PATH stays there."""
-    lines = []
-    for name, value in cluster.environment().items():
-        if name == "PATH":
-            lines.append(f'export PATH={shlex.quote(str(cluster.layout.bin))}:"$PATH"')
-        else:
-            lines.append(f"export {name}={shlex.quote(value)}")
-    return "\n".join(lines)
 
 
 def _write_log(path: Path, output: Output, *, follow: bool) -> int:

@@ -1,4 +1,4 @@
-"""The verbs ``cluster …``: a YARN cluster, or a Slurm, of one's own on this machine."""
+"""The verbs ``cluster …``: a YARN, a Slurm, a Kubernetes of one's own on this machine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from submarine_engine.command.grammar import Group, Verb
 from submarine_engine.command.options import COUNT, IN_TERMINAL, NAME, SWITCH, Argument, Option
 
 _HANDLERS = "submarine_engine.clusters.yarn.own_cluster"
-_NAME = Option("name", NAME, "What the cluster is called; yarn (or slurm) unless given.")
+_NAME = Option("name", NAME, "What the cluster is called; its kind's name unless given.")
 
-GROUP = Group("cluster", "Have a YARN cluster, or a Slurm, of your own on this machine.",
+GROUP = Group("cluster", "Have a YARN, a Slurm or a Kubernetes of your own on this machine.",
     Verb("cluster up",
         "Start a cluster of your own on this machine; return when a job could run.",
-        Argument("kind", NAME, "yarn, unless given, or slurm.", required=False),
+        Argument("kind", NAME, "yarn, unless given, slurm or kubernetes.", required=False),
         Option("gpus", COUNT,
             "GPUs of each node; this machine's own, or four declared ones, unless given."),
         Option("nodes", COUNT, "Nodes; one unless given."),
@@ -21,12 +21,16 @@ GROUP = Group("cluster", "Have a YARN cluster, or a Slurm, of your own on this m
         Option("secure", SWITCH,
             "Whether it asks for Kerberos, of a realm of its own, with users alice and bob beside "
             "you; not unless given."),
+        Option("kubernetes_version", NAME,
+            "Of a Kubernetes: one that is pinned; the error names them."),
         _NAME,
-        details="Real Hadoop daemons on loopback, from jars that Maven fetches once, or an "
-            "installed Slurm's. What is up stays as it is, and what was interrupted is finished. "
+        details="Real Hadoop daemons on loopback, from jars that Maven fetches once, an installed "
+            "Slurm's, or Kubernetes' own, which Go builds once. What is up stays as it is, and "
+            "what was interrupted is finished. "
             "The daemons stay until `cluster down`.",
         examples=("cluster up", "cluster up --gpus 2 --nodes 3 --name three",
-            "cluster up --secure", "cluster up slurm --nodes 2"),
+            "cluster up --secure", "cluster up slurm --nodes 2",
+            "cluster up kubernetes --nodes 2"),
         surfaces=IN_TERMINAL, run=f"{_HANDLERS}:up"),
     Verb("cluster env", "Write what to set so that programs find the cluster, for `eval`.",
         _NAME, examples=("cluster env",), surfaces=IN_TERMINAL, run=f"{_HANDLERS}:env"),

@@ -1,0 +1,156 @@
+"""Kubernetes' own programs, built once for all clusters of a user from pinned Go modules.
+
+What each module has to be stands in the ``go.sum`` beside the ``go.mod`` of a version; Go refuses
+what is another one, wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.installer.cluster import sole_process
+
+MODULES = Path(__file__).parent / "modules"
+DEFAULT_VERSION = "1.36.3"
+PROGRAMS = (
+    "kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
+)  # fmt: skip
+
+_LIMIT = 3600.0  # it took 10 minutes on two busy cores
+_TOLD = 5
+_NICENESS = 5
+
+
+def versions() -> list[str]:
+    """Return the versions that are pinned here, the oldest first."""
+    found = (one.parent.name for one in MODULES.glob("*/go.sum"))
+    return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
+
+
+def check_version(version: str) -> str:
+    """Return a version that is pinned.
+
+    Raises
+    ------
+    CommandError
+        It is not; the error names those that are.
+    """
+    if version not in versions():
+        raise CommandError(
+            f"Kubernetes {version} is not pinned here",
+            where="--kubernetes-version",
+            fix=f"write {' or '.join(versions())}",
+        )
+    return version
+
+
+def programs_folder(version: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Return where the programs of a version are kept, by its modules' sums, there or not."""
+    environment = os.environ if environment is None else environment
+    cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
+    pinned = b"".join((MODULES / version / name).read_bytes() for name in ("go.mod", "go.sum"))
+    digest = hashlib.sha256(pinned).hexdigest()[:16]
+    return cache / "submarine" / "kubernetes" / f"{version}-{digest}"
+
+
+def build_programs(
+    version: str = DEFAULT_VERSION,
+    environment: Mapping[str, str] | None = None,
+    *,
+    report: Callable[[str], object] = str,
+) -> Path:
+    """Return the folder with Kubernetes' programs; Go builds them where they are not there yet.
+
+    Whoever comes while another builds waits for it. What an interrupted build left is removed.
+
+    Parameters
+    ----------
+    version
+        One of `versions`.
+    environment
+        Go's environment; that of this process unless given.
+    report
+        Is told in words what goes on.
+
+    Raises
+    ------
+    CommandError
+        The version is not pinned.
+    ClusterError
+        Go is not there, or fails; the message has its own words.
+    OSError
+        The cache cannot be written.
+    """
+    environment = dict(os.environ if environment is None else environment)
+    folder = programs_folder(check_version(version), environment)
+    if folder.is_dir():
+        return folder
+    go = shutil.which("go", path=environment.get("PATH", ""))
+    if go is None:
+        raise ClusterError(
+            f"Go is missing: there is no program `go` on the PATH to build Kubernetes {version}",
+            fix="install Go (https://go.dev/dl), then say it again",
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with sole_process(folder.parent / "build.lock", patience=_LIMIT):
+        if not folder.is_dir():
+            report(f"building Kubernetes {version} by Go, once for all clusters (minutes) …")
+            for left in folder.parent.glob("building-*"):
+                shutil.rmtree(left)
+            aside = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
+            try:
+                _run_go(go, version, aside, environment)
+                aside.rename(folder)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def _run_go(go: str, version: str, aside: Path, environment: Mapping[str, str]) -> None:
+    command = [
+        go, "build", "-mod=readonly", "-trimpath", "-ldflags", _version_flags(version),
+        "-o", f"{aside}{os.sep}", *(f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Go
+            command, cwd=MODULES / version,
+            env={**environment, "CGO_ENABLED": "0", "GOWORK": "off"},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT, check=False,
+            preexec_fn=lambda: os.nice(_NICENESS),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(
+            f"Go has not built Kubernetes {version} in {_LIMIT / 60:g} minutes",
+            fix="see whether this machine reaches a module proxy (`go env GOPROXY`)",
+        ) from error
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        told = "\n".join(lines[-_TOLD:]) or f"it ended with {done.returncode}"
+        raise ClusterError(
+            f"Go could not build Kubernetes {version}:\n{told}",
+            where=str(MODULES / version),
+            fix="see whether this machine reaches a module proxy (`go env GOPROXY`) and has that "
+            "Go, then say it again",
+        )
+
+
+def _version_flags(version: str) -> str:
+    """Return what makes the programs tell their version, as its own release build does."""
+    minor = version.split(".")[1]
+    told = {"gitVersion": f"v{version}", "gitMajor": "1", "gitMinor": minor}
+    flags = [
+        f"-X {package}.{name}={value}"
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for name, value in told.items()
+    ]
+    return " ".join(["-s", "-w", *flags])
+
+
+__all__ = ["DEFAULT_VERSION", "build_programs", "check_version", "programs_folder", "versions"]

@@ -1,0 +1,133 @@
+"""What a Kubernetes of one's own says where it cannot be: before anything of it is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from submarine_engine.cli import main
+from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.installer.kubernetes import KubernetesCluster, KubernetesPlan, files
+from submarine_engine.installer.kubernetes.cluster import check_machine, running_kubeconfig
+from submarine_engine.installer.kubernetes.programs import (
+    DEFAULT_VERSION,
+    build_programs,
+    programs_folder,
+    versions,
+)
+from submarine_engine.installer.plan import BLOCK, MOST_NODES
+
+
+@pytest.mark.parametrize(
+    ("wanted", "word", "where"),
+    [
+        ({"nodes": 0}, "0 nodes is not possible", "--nodes"),
+        ({"nodes": MOST_NODES + 1}, "nodes is not possible", "--nodes"),
+        ({"gpus": -1}, "-1 GPUs is not possible", "--gpus"),
+        ({"version": "1.2.3"}, "1.2.3 is not pinned", "--kubernetes-version"),
+        ({"version": "../../x"}, "is not pinned", "--kubernetes-version"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(tmp_path, wanted, word, where):
+    cluster = KubernetesCluster(tmp_path)
+    with pytest.raises(CommandError, match=word) as refused:
+        cluster.up(**wanted)
+    assert refused.value.where == where
+    assert refused.value.fix
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_another_kind_are_refused(capsys):
+    assert main(["cluster", "up", "kubernetes", "--secure"]) != 0
+    assert "kind kubernetes has neither HDFS nor Kerberos" in capsys.readouterr().err
+    assert main(["cluster", "up", "slurm", "--kubernetes-version", "1.36.3"]) != 0
+    assert "kind slurm has no version of Kubernetes" in capsys.readouterr().err
+    assert main(["cluster", "up", "--kubernetes-version", "1.36.3"]) != 0
+    assert "kind yarn has no version of Kubernetes" in capsys.readouterr().err
+    assert main(["cluster", "up", "kubernetes", "--kubernetes-version", "1.0.0"]) != 0
+    assert DEFAULT_VERSION in capsys.readouterr().err
+
+
+def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr("submarine_engine.installer.kubernetes.cluster._SBIN", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="the program etcd is missing") as missing:
+        KubernetesCluster(tmp_path / "home").up()
+    assert "apt-get install etcd-server" in missing.value.fix
+
+
+def test_who_is_not_root_is_told(monkeypatch, tmp_path):
+    module = "submarine_engine.installer.kubernetes.cluster"
+    monkeypatch.setattr(f"{module}._program", lambda name: name)
+    monkeypatch.setattr(f"{module}._NETWORK_PLUGINS", tmp_path)
+    with pytest.raises(ClusterError, match="network plugin bridge is missing") as missing:
+        check_machine()
+    assert "containernetworking-plugins" in missing.value.fix
+    for plugin in ("bridge", "host-local", "loopback"):
+        (tmp_path / plugin).touch()
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(ClusterError, match="only root can") as refused:
+        check_machine()
+    assert refused.value.fix
+
+
+def test_without_go_nothing_is_built(tmp_path):
+    environment = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with pytest.raises(ClusterError, match="Go is missing") as missing:
+        build_programs(environment=environment)
+    assert "install Go" in missing.value.fix
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="there is no Go")
+def test_what_go_cannot_fetch_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("GOPROXY", "off")
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told = []
+    with pytest.raises(ClusterError, match="GOPROXY=off") as failed:
+        build_programs(report=told.append)
+    assert "module proxy" in failed.value.fix
+    assert "minutes" in told[0]
+    assert [one.name for one in (tmp_path / "cache").glob("*/*/*")] == ["build.lock"]
+
+
+def test_programs_are_kept_by_the_sums_of_their_modules(tmp_path):
+    found = {programs_folder(one, {"XDG_CACHE_HOME": str(tmp_path)}) for one in versions()}
+    assert len(found) == len(versions())
+    assert DEFAULT_VERSION in versions()
+    assert all(folder.parent == tmp_path / "submarine/kubernetes" for folder in found)
+
+
+def test_ports_of_all_nodes_are_in_the_block_of_the_cluster():
+    plan = KubernetesPlan(MOST_NODES, 4, 20_480 + BLOCK, DEFAULT_VERSION)
+    ports = [plan.kubelet_port(node) + more for node in plan.names for more in (0, 1)]
+    taken = [plan.port, plan.port + 1, plan.port + 2, *ports]
+    assert len(set(taken)) == len(taken)
+    assert max(taken) < plan.port + BLOCK
+    assert len(plan.bridge) <= 15, "the kernel knows no longer name of an interface"
+    assert plan.subnet == "198.18.1"
+
+
+def test_daemons_listen_on_loopback_and_know_who_comes(tmp_path):
+    plan = KubernetesPlan(1, 4, 20_480, DEFAULT_VERSION)
+    kubelet = json.loads(files.kubelet_config(plan, "n1"))
+    assert kubelet["address"] == "127.0.0.1"
+    assert kubelet["authentication"]["anonymous"] == {"enabled": False}
+    assert "--anonymous-auth=false" in files.apiserver_options(tmp_path, plan)
+    assert "--client-cert-auth" in files.etcd_options(tmp_path, plan)
+    for options in (files.apiserver_options(tmp_path, plan), files.etcd_options(tmp_path, plan)):
+        assert not [one for one in options if "http://" in one]
+        assert any("127.0.0.1" in one for one in options)
+
+
+def test_a_cluster_that_is_not_there_is_down_already(tmp_path):
+    cluster = KubernetesCluster(tmp_path)
+    assert not cluster.down()
+    assert cluster.plan is None
+    assert not cluster.runs
+    assert cluster.daemons() == []
+    assert running_kubeconfig(tmp_path) is None
+    with pytest.raises(CommandError, match="no daemon"):
+        cluster.daemon("kubelet-n1")
