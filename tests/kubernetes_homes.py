@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -15,31 +20,82 @@ CLAIM = "shared"
 """The volume claim of the tests' own Kubernetes: a folder of this machine."""
 
 
+def declare_gpus(node: str, count: int) -> None:
+    """Have a node tell of so many GPUs."""
+    told = {"nvidia.com/gpu": str(count)}
+    patch = json.dumps({"status": {"capacity": told, "allocatable": told}})
+    program = Path(os.environ["KUBECONFIG"]).with_name("bin") / "kubectl"
+    words = ["patch", "node", node, "--subresource=status", "--type=merge", "-p", patch]
+    subprocess.run([program, *words], check=True, capture_output=True)
+
+
+def install(folder: Path, *packages: str) -> Path:
+    """Make an environment with packages of this one, and all that they need; return its Python."""
+    if (python := folder / "bin/python").exists():
+        return python
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    left, seen = list(packages), set()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:  # of another system
+            continue
+        for file in found.files or ():
+            if ".." not in file.parts and (source := Path(str(file.locate()))).is_file():
+                (site / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, site / file)
+        wanted = (one for one in found.requires or () if "extra ==" not in one)
+        left += [re.split(r"[^A-Za-z0-9._-]", one)[0] for one in wanted]
+    return python
+
+
+@pytest.fixture(scope="session")
+def python_on_kubernetes(kubernetes) -> Path:
+    """Give an interpreter that pods see, with what some tests of the contract import."""
+    before = os.umask(0o022)  # the pods' user is another than that of the tests
+    try:
+        return install(Path(kubernetes.shared) / "venv", "ipython", "numpy")
+    finally:
+        os.umask(before)
+
+
 @pytest.fixture(scope="session")
 def home_on_kubernetes(kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give a home for jobs on that Kubernetes, which is there until their keeper has ended."""
     home = tmp_path_factory.mktemp("kubernetes-home")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("KUBECONFIG", kubernetes.environment()["KUBECONFIG"])
+        declare_gpus("n2", 0)  # four in all
     yield home
     left = end_processes_of(home, PATIENCE)
     assert not left, f"left running: {left}"
 
 
 @pytest.fixture
-def kubernetes_home(kubernetes, home_on_kubernetes: Path, monkeypatch) -> Path:
-    """Have this test's jobs on one node of that Kubernetes, with its four GPUs."""
+def kubernetes_home(
+    kubernetes, home_on_kubernetes: Path, python_on_kubernetes: Path, monkeypatch
+) -> Path:
+    """Have this test's jobs on that Kubernetes, whose four GPUs are one node's."""
     monkeypatch.setenv("SUBMARINE_HOME", str(home_on_kubernetes))
     for name, value in kubernetes.environment().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("SUBMARINE_KUBERNETES_IMAGE", kubernetes.image)
-    monkeypatch.setenv("SUBMARINE_KUBERNETES_NODE_SELECTOR", "kubernetes.io/hostname=n1")
+    from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
+
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_IMAGE", PYTHON_IMAGE)
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_PYTHON", str(python_on_kubernetes))
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_VOLUMES", f"{CLAIM}:{kubernetes.shared}")
     return home_on_kubernetes
 
 
 @pytest.fixture
-def kubernetes_folder(kubernetes, tmp_path: Path, monkeypatch) -> Iterator[Path]:
+def kubernetes_folder(kubernetes, tmp_path: Path) -> Iterator[Path]:
     """Give a folder that pods see at the same path, by a volume claim, and may write in."""
     folder = Path(kubernetes.shared) / tmp_path.name
-    monkeypatch.setenv("SUBMARINE_KUBERNETES_VOLUMES", f"{CLAIM}:{kubernetes.shared}")
     before = os.umask(0)  # the pods' user is another than that of the tests
     folder.mkdir()
     yield folder

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping
@@ -321,7 +322,9 @@ def pack(folders: Mapping[str, Path], texts: Mapping[str, bytes]) -> bytes:
 
 
 def _of_the_job(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if "__pycache__" in info.name:
+    # What is compiled here need not be there: it is the same release of Python.
+    compiled = info.name.endswith(f".{sys.implementation.cache_tag}.pyc")
+    if "__pycache__/" in info.name and not compiled:
         return None
     info.uid = info.gid = 0
     info.uname = info.gname = ""

@@ -48,7 +48,7 @@ os.execv(sys.executable, [sys.executable, "-I", *sys.argv[2:]])
 """
 """What both containers begin with: the job's files come by the second one."""
 
-_FOR_FILES = {"cpu": "10m", "memory": "64Mi"}
+_FOR_FILES = {"cpu": "0", "memory": "64Mi"}  # a task of all of a node's processors fits
 _MOST_FOR_FILES = {"cpu": "1", "memory": "256Mi"}
 _GRACE_MORE = 15.0  # seconds after a task's grace to bring home what it has left
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -272,7 +272,7 @@ def _pod_spec(spec: JobSpec, role: Role, task: str, launch: Mapping[str, Any]) -
             "name": FILES_CONTAINER,
             "command": [*begins, f"{runtime}/pod.py", "keep", ROOT, task, str(launch["keep"])],
             "resources": {"requests": _FOR_FILES, "limits": _MOST_FOR_FILES},
-            "volumeMounts": [own],
+            "volumeMounts": [own, *mounts],  # the interpreter may lie there
         },
     ]
     pod: dict[str, Any] = {

@@ -48,6 +48,9 @@ _LOOKS_EVERY = 1.0  # seconds between two looks whether a job of several finds r
 _BACK_AFTER = 20.0
 """Seconds that some pods of a job hold nodes while others find none; then all are given back."""
 
+_NODES_WITHIN = 900.0
+"""The same for a job that has no room in the cluster as it is, which may be adding nodes."""
+
 _IMAGE_WITHIN = 120.0
 """Seconds for which an image that cannot be pulled is tried: a registry may be away for a while."""
 
@@ -164,7 +167,18 @@ class KubernetesRequest(Request):
         for one in sizes:
             if fits((pod["spec"] for pod in self._manifests(one).values()), free):
                 return one
-        return sizes[-1] if len(sizes[-1].tasks) == 1 else None
+        smallest = sizes[-1]
+        return smallest if len(smallest.tasks) == 1 or not self._would_fit(smallest) else None
+
+    def _would_fit(self, spec: JobSpec) -> bool:
+        """Return whether all of a job had room if nothing else ran.
+
+        Where it has not, it is asked for all the same: the cluster may add nodes for its pods.
+        """
+        labels = node_labels(spec)
+        nodes = [node for node in self._state.nodes() or () if node.usable and node.has(labels)]
+        pods = (pod["spec"] for pod in self._manifests(spec).values())
+        return fits(pods, {node.name: node.room for node in nodes})
 
     def _manifests(self, spec: JobSpec) -> dict[str, dict[str, Any]]:
         return manifests(
@@ -372,7 +386,8 @@ class KubernetesRequest(Request):
             self._partly_since = None
             return
         self._partly_since = self._partly_since or time.monotonic()
-        if time.monotonic() - self._partly_since > _BACK_AFTER:
+        patience = _BACK_AFTER if self._would_fit(self._spec) else _NODES_WITHIN
+        if time.monotonic() - self._partly_since > patience:
             self._partly_since = None
             self._note_down(turning=True)
             self._turn_back()

@@ -1,0 +1,194 @@
+"""Jobs on a real Kubernetes: what it refuses, ends and forgets, and what kills leave of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from submarine_engine.clusters.kubernetes.client import Kubernetes
+from submarine_engine.clusters.kubernetes.manifest import JOB
+from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
+from submarine_engine.job import JobState
+from submarine_engine.testing import Place
+from submarine_engine.testing.jobs import until
+
+pytestmark = pytest.mark.long
+
+WAITS = (
+    "import os, time\nopen({flag!r}, 'w')\nwhile not os.path.exists({gate!r}): time.sleep(0.05)\n"
+)
+
+
+@pytest.fixture
+def place(kubernetes_home, kubernetes_folder):
+    place = Place("kubernetes", kubernetes_home, kubernetes_folder)
+    yield place
+    place.clean_up()
+
+
+def kubectl(*words, **given):
+    """Run ``kubectl`` as who runs the cluster; return what it says."""
+    program = Path(os.environ["KUBECONFIG"]).with_name("bin") / "kubectl"
+    done = subprocess.run(
+        [program, *words], capture_output=True, text=True, check=False, timeout=120, **given
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def pods(job):
+    told = kubectl("get", "pods", "-o", "json", "-l", f"{JOB}={job.id}")
+    return json.loads(told)["items"]
+
+
+def begin(place, **options):
+    """Submit a job that waits for a gate; return it and the gate."""
+    flag, gate = place.folder / "runs", place.folder / "gate"
+    job = place.submit(WAITS.format(flag=str(flag), gate=str(gate)), **options)
+    place.until_running(job, flag)
+    return job, gate
+
+
+def refusal_of(place, **options):
+    """Return why a job is refused; None where it is not."""
+    try:
+        place.submit("1", **options).kill()
+    except SubmissionError as error:
+        return error
+    return None
+
+
+def test_a_job_is_a_pod_and_leaves_nothing(place):
+    job, gate = begin(place, gpus=1)
+    (pod,) = pods(job)
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert place.holders() == {job.id: 1}
+    gate.touch()
+    assert job.wait(180).state is JobState.SUCCEEDED
+    until(lambda: not pods(job))
+    assert not (place.paths(job).root / "pods").exists()
+
+
+def test_what_it_would_never_run_is_refused_before_there_is_a_job(place, monkeypatch):
+    for options, error, word in (
+        ({"priority_class": "no-such-class"}, SubmissionError, "no-such-class"),
+        ({"service_account": "no-such-account"}, SubmissionError, "no-such-account"),
+        ({"queue": "no-such-queue"}, UnsupportedError, "no-such-queue"),
+        ({"gpus": 5}, ResourcesError, "the largest one has 4"),
+        ({"node_selector": "gpu=none", "gpus": 1}, ResourcesError, "the largest one has 0"),
+    ):
+        with pytest.raises(error, match=word) as refused:
+            place.submit("1", **options)
+        assert refused.value.fix
+    kubectl("create", "quota", "small", "--hard=requests.nvidia.com/gpu=1")
+    try:
+        # The cluster begins to count a moment after it was told.
+        error = until(lambda: refusal_of(place, gpus=2))
+        assert "quota" in error.what
+    finally:
+        kubectl("delete", "quota", "small")
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_NAMESPACE", "no-such-namespace")
+    elsewhere = Place("kubernetes", place.home, place.folder)
+    with pytest.raises(SubmissionError, match="no namespace 'no-such-namespace'"):
+        elsewhere.submit("1")
+
+
+def test_a_token_that_is_none_is_told(place, monkeypatch, tmp_path):
+    config = tmp_path / "kubeconfig"
+    config.write_bytes(Path(os.environ["KUBECONFIG"]).read_bytes())
+    config.chmod(0o600)
+    words = ["config", "--kubeconfig", str(config)]
+    user = json.loads(kubectl(*words, "view", "-o", "json"))["contexts"][0]["context"]["user"]
+    kubectl(*words, "delete-user", user)
+    kubectl(*words, "set-credentials", user, "--token=expired")
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    with pytest.raises(ClusterError, match="expired"):
+        Kubernetes().pods("a=b")
+
+
+def test_an_image_without_python_is_told(place, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_PYTHON", "/opt/none/bin/python3")
+    job = place.submit("1")
+    status = job.wait(180)
+    assert status.state is JobState.FAILED
+    assert "python" in status.reason
+    assert "kubernetes_python" in status.reason
+
+
+def test_kubectl_delete_by_hand_ends_a_job(place):
+    job, _ = begin(place, gpus=1, retries=3)
+    (pod,) = pods(job)
+    kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    status = job.wait(180)
+    assert status.state in {JobState.CANCELLED, JobState.FAILED}
+    assert {task.attempt for task in status.tasks} == {1}
+    until(lambda: place.holders() == {})
+
+
+def test_an_evicted_task_is_another_attempt(place):
+    job, gate = begin(place, gpus=1, retries=1)
+    (pod,) = pods(job)
+    name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    told = {
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+    }  # fmt: skip
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    kubectl("create", "--raw", path, "-f", "-", input=json.dumps(told))
+    until(lambda: job.status().attempt == 2)
+    gate.touch()
+    status = job.wait(180)
+    assert (status.state, status.attempt) == (JobState.SUCCEEDED, 2)
+    assert "vict" in status.retried
+
+
+def test_a_task_that_takes_too_much_memory_is_named_and_has_its_log(place):
+    script = "print('so far', flush=True)\nblock = [bytearray(1 << 20) for n in range(2000)]"
+    job = place.submit(script, memory=96)
+    story = place.follow(job)
+    assert story.state is JobState.FAILED
+    assert "memory" in story.status.reason
+    assert story.out == "so far\n"
+
+
+def test_a_killed_keeper_is_followed_by_another_that_asks_for_nothing_twice(place):
+    job, gate = begin(place, gpus=1)
+    (pod,) = pods(job)
+    (lock,) = place.home.glob("kubernetes/*/keeper.lock")
+    pid = next(pid for pid, words in keepers(place.home))
+    os.kill(pid, signal.SIGKILL)
+    assert lock.exists()
+    gate.touch()
+    another = place.submit("'another'")
+    assert another.result(180) == "another"
+    assert job.wait(180).state is JobState.SUCCEEDED
+    assert {task.attempt for task in job.status().tasks} == {1}
+    assert pod["metadata"]["name"].endswith("-1-0-worker-0")
+
+
+def keepers(home):
+    """Yield the keepers of a home: pid and command line."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+        except OSError:
+            continue
+        if b"submarine_engine.clusters.keeper" in words and str(home).encode() in words:
+            yield int(entry.name), words
+
+
+def test_a_namespace_that_goes_takes_the_job_along_in_words(place, monkeypatch):
+    kubectl("create", "namespace", "passing")
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_NAMESPACE", "passing")
+    monkeypatch.delenv("SUBMARINE_KUBERNETES_VOLUMES")
+    elsewhere = Place("kubernetes", place.home, place.folder)
+    job = elsewhere.submit("import time\nprint('runs', flush=True)\ntime.sleep(600)")
+    until(lambda: job.status().state is JobState.RUNNING)
+    kubectl("delete", "namespace", "passing", "--wait=false")
+    status = job.wait(180)
+    assert status.state in {JobState.FAILED, JobState.CANCELLED}
+    assert status.reason
