@@ -183,6 +183,14 @@ def test_no_gpu_is_said_with_its_reason(show):
     assert show("cpu", spec=spec, machine_gpus=4).ledger.gpus == "no GPU"
 
 
+def test_of_jobs_that_are_not_known_a_card_says_so_until_its_own_is_over(show):
+    told = "other users' jobs are not known"
+    assert show("queued", second=1, not_known=told).ledger.gpus == f"2 GPUs; {told}"
+    assert show("running", second=9, not_known=told).ledger.gpus == f"GPUs 0, 1; {told}"
+    assert show("succeeded", not_known=told).ledger.gpus == "GPUs 0, 1"
+    assert show("running", second=9).ledger.gpus == "GPUs 0, 1"
+
+
 def test_every_task_has_a_row(show):
     rows = show("team").tasks
     assert [row.task for row in rows] == ["worker-0", "worker-1", "worker-2"]

@@ -11,8 +11,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from submarine_engine.clusters import machine
 from submarine_engine.clusters.local import gpus, turns
-from submarine_engine.clusters.local.leases import Holder, Lease, SharedLeases, release_lease
+from submarine_engine.clusters.local.leases import (
+    Holder,
+    Lease,
+    Leases,
+    SharedLeases,
+    release_lease,
+)
 from submarine_engine.clusters.local.policy import Policy
 from submarine_engine.clusters.local.turns import Turns, Waiter
 from submarine_engine.history import new_job_id
@@ -112,23 +119,47 @@ class NvmlOfOthersDouble:
         return [SimpleNamespace(pid=pid) for pid in self.of[handle]]
 
 
-def test_a_gpu_on_which_another_user_computes_is_busy(leases, monkeypatch):
+@pytest.fixture
+def used(monkeypatch):
+    """Give GPUs, on the first of which another user computes, and this one on the second."""
     if os.geteuid() != 0:
         pytest.skip("only root can begin a process of another user")
     stranger = subprocess.Popen(["/bin/sleep", "600"], user=65534)
-    try:
-        of = {"GPU-a": [stranger.pid], "GPU-b": [os.getpid(), 999_999_999], "GPU-c": []}
-        monkeypatch.setitem(sys.modules, "pynvml", NvmlOfOthersDouble(of))
-        monkeypatch.setattr(gpus, "_used", None)
-        assert gpus.used_by_others(list(of)) == {"GPU-a": 65534}
-        taken = leases.take(list(of), 2, Holder(new_job_id(), "x"))
-        assert list(taken) == ["GPU-b", "GPU-c"]
-        assert leases.take(["GPU-a"], 1, Holder(new_job_id(), "x")) is None
-        assert leases.holders(["GPU-a"])["GPU-a"].user == "nobody"
-        release_lease(taken)
-    finally:
-        stranger.kill()
-        stranger.wait()
+    of = {"GPU-a": [stranger.pid], "GPU-b": [os.getpid(), 999_999_999], "GPU-c": []}
+    monkeypatch.setitem(sys.modules, "pynvml", NvmlOfOthersDouble(of))
+    monkeypatch.setattr(gpus, "_used", None)
+    monkeypatch.setattr(machine, "_people", None)
+    yield list(of)
+    stranger.kill()
+    stranger.wait()
+
+
+def test_a_gpu_on_which_another_user_computes_is_busy(leases, used):
+    assert gpus.used_by_others(used) == {"GPU-a": 65534}
+    taken = leases.take(used, 2, Holder(new_job_id(), "x"))
+    assert list(taken) == ["GPU-b", "GPU-c"]
+    assert leases.take(["GPU-a"], 1, Holder(new_job_id(), "x")) is None
+    assert leases.holders(["GPU-a"])["GPU-a"].user == "nobody"
+    release_lease(taken)
+
+
+def test_without_a_queue_for_all_a_gpu_on_which_another_user_computes_is_given_last(
+    tmp_path, used, monkeypatch
+):
+    monkeypatch.setattr(machine, "_is_person", lambda uid: uid == 65534)  # no one can log in as him
+    leases = Leases(tmp_path / "gpus")
+    first = leases.take(used, 2, Holder(new_job_id(), "x"))
+    assert list(first) == ["GPU-b", "GPU-c"]
+    last = leases.take(used, 1, Holder(new_job_id(), "x"))
+    assert list(last) == ["GPU-a"]  # nobody's queue keeps it for him
+    release_lease(first)
+    release_lease(last)
+
+
+def test_who_is_a_person():
+    assert not machine._is_person(0)
+    assert not machine._is_person(65534)
+    assert not machine._is_person(61_999)  # no such user
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,20 @@ def test_who_is_no_member_is_told_so(place, alice):
     assert "sets nothing" not in told
 
 
+def test_without_it_a_user_is_told_that_others_are_not_known(place, alice, bob, tmp_path):
+    known = "from submarine_engine.clusters import machine; machine._people = None\n"
+    assert alice.do(f"{known}result = cluster.not_known()") == ""
+    bob.do("pass")  # a process of his is here
+    nowhere = f"os.environ['SUBMARINE_MACHINE_FOLDER'] = {str(tmp_path / 'none')!r}\n"
+    try:
+        told = alice.do(f"{nowhere}{known}result = cluster.not_known()")
+    finally:
+        alice.do(f"os.environ['SUBMARINE_MACHINE_FOLDER'] = {str(place.machine)!r}")
+    assert told == "other users' jobs are not known"
+    environment = {"SUBMARINE_MACHINE_FOLDER": str(tmp_path / "none")}
+    assert told in alice.program("doctor", environment=environment)[1]
+
+
 def test_setting_it_up(place, alice, tmp_path, monkeypatch, root):
     folder = tmp_path / "deep" / "machine"
     monkeypatch.setenv("SUBMARINE_MACHINE_FOLDER", str(folder))

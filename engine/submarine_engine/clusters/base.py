@@ -411,6 +411,10 @@ class Cluster(ClusterKind):
         """
         yield from gpu_checks(cls().gpus())
 
+    def not_known(self) -> str:
+        """Return whose jobs it cannot know of that may use the same GPUs, in words; empty: none."""
+        return ""
+
     @abstractmethod
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what this cluster cannot do, and fill in what was left to it.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -43,6 +44,38 @@ def user_name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+_FIRST_PERSON = 1000
+"""Below that are users of the system's own, as login.defs has it everywhere."""
+_NO_LOGIN = ("nologin", "false")
+_PEOPLE_FRESH = 60.0
+_people: tuple[float, bool] | None = None
+
+
+def has_other_people() -> bool:
+    """Return whether processes of other people are on this machine, as of a minute ago at most.
+
+    Users of the system, root among them, are no people, nor are those that nobody can log in as.
+    """
+    global _people  # noqa: PLW0603 - a look at all processes takes some milliseconds
+    if _people is None or time.monotonic() - _people[0] > _PEOPLE_FRESH:
+        uids = set()
+        with suppress(OSError), os.scandir("/proc") as entries:
+            for entry in entries:
+                if entry.name.isdecimal():
+                    with suppress(OSError):
+                        uids.add(entry.stat().st_uid)
+        _people = time.monotonic(), any(map(_is_person, uids - {os.geteuid(), os.getuid()}))
+    return _people[1]
+
+
+def _is_person(uid: int) -> bool:
+    import pwd  # noqa: PLC0415 - few need it
+
+    with suppress(KeyError):
+        return uid >= _FIRST_PERSON and not pwd.getpwuid(uid).pw_shell.endswith(_NO_LOGIN)
+    return False
 
 
 def vcores() -> int:

@@ -55,7 +55,8 @@ class LedgerView:
     Parameters
     ----------
     gpus
-        Which, in words: ``GPUs 0, 1``, ``2 GPUs``; or why there are none.
+        Which, in words: ``GPUs 0, 1``, ``2 GPUs``; or why there are none. While the job is not
+        over, whose jobs are not known that may use them, too.
     stages
         Those reached, in order; none for a job without GPUs.
     released
@@ -76,8 +77,11 @@ def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
     ids = [visible(gpu, 20) for task in status.tasks for gpu in task.named_gpus]
     named = 0 < len(ids) <= 8  # noqa: PLR2004 - one line
     kind = "GPU" if number == 1 else "GPUs"
+    gpus = f"{kind} {', '.join(ids)}" if named else count(number, "GPU")
+    if record.not_known and not status.state.final:  # who may wait, or meet them, has to know
+        gpus += f"; {visible(record.not_known, 80)}"
     return LedgerView(
-        gpus=f"{kind} {', '.join(ids)}" if named else count(number, "GPU"),
+        gpus=gpus,
         stages=_stages(status, now),
         released=_released(status),
     )

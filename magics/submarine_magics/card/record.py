@@ -37,6 +37,8 @@ class Record:
         Where it was submitted, in words (``In [3]``); empty where nobody knows.
     machine_gpus
         GPUs of the whole cluster, asked only for a job without any; None where nobody knows.
+    not_known
+        Whose jobs may use the same GPUs without being known, in words; empty where none may.
     folder
         The job's folder on this machine, ``~`` for the user's own; empty where it is not here.
     log_url
@@ -71,6 +73,7 @@ class Record:
     origin: str = ""
     host: str = ""
     machine_gpus: int | None = None
+    not_known: str = ""
     folder: str = ""
     log_url: str | None = None
     log_label: str = "Log"
@@ -110,6 +113,7 @@ def read_record(job: Job, *, origin: str = "", machine: bool = True) -> Record:
         origin=origin,
         host=str(data.get("host", "")),
         machine_gpus=_machine_gpus(job) if machine and spec.gpus == 0 else None,
+        not_known=job.cluster.not_known() if spec.gpus else "",
         folder=_folder(paths.root) if paths else "",
         log_label=job.cluster.log_label,
         bundle_hash=str(data.get("bundle_hash", "")),

@@ -136,6 +136,9 @@ def local_path(path: str, option: str) -> Path:
 NO_GPUS = "SUBMARINE_LOCAL_GPUS=N declares GPUs that cannot be found"
 """What to do on a machine whose GPUs are not found, see `ClusterKind.no_gpus`."""
 
+NOT_KNOWN = "other users' jobs are not known"
+"""What is true of a machine that `submarine machine setup` has not made a shared one."""
+
 
 def local_checks(gpus: Sequence[Gpu], config: Config) -> Iterator[Check]:
     """Yield what ``submarine doctor`` says of this machine's GPUs.
@@ -165,8 +168,7 @@ def _sharing() -> Check:
         return Check(
             title,
             OK,
-            "this machine is not set up to be shared: other users' jobs are not known, and may be "
-            "given the same GPUs",
+            f"this machine is not set up to be shared: {NOT_KNOWN}, and may be given the same GPUs",
             "where others have jobs here, root runs `submarine machine setup`",
         )
     shared.policy()

@@ -18,7 +18,9 @@ from submarine_engine.clusters.base import AnswerPipe
 from submarine_engine.clusters.driver import DrivenCluster
 from submarine_engine.clusters.local import launch
 from submarine_engine.clusters.local.backend import LocalBackend
+from submarine_engine.clusters.local.checks import NOT_KNOWN
 from submarine_engine.clusters.local.launch import launch_file
+from submarine_engine.clusters.local.leases import is_shared
 from submarine_engine.clusters.local.scheduler import Queue, Ticket, recover_lost
 from submarine_engine.clusters.store import Journal
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
@@ -213,6 +215,10 @@ class LocalCluster(DrivenCluster):
         """Take a question of a task to answer it; None where it is over."""
         with self.on_record(job_id) as paths:
             return AnswerPipe.take(paths.task(task).root / f"answer-{number}")
+
+    def not_known(self) -> str:
+        """Return that of other users' jobs nothing is known, where others are on the machine."""
+        return "" if is_shared() or not machine.has_other_people() else NOT_KNOWN
 
     def room(self) -> int:
         """Return what the disk of the jobs' folders has room for, with some left for logs."""

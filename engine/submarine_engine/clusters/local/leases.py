@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local.gpus import used_by_others
-from submarine_engine.clusters.machine import user_name_of
+from submarine_engine.clusters.machine import has_other_people, user_name_of
 from submarine_engine.history import is_job_id, make_private
 
 # Leases of one user: one locked file a GPU.
@@ -94,6 +94,10 @@ class Leases:
         """
         make_private(self._folder)
         taken: dict[str, int] = {}
+        # Nobody shares this machine by a queue: what others compute on is still the worst choice.
+        # Only where there is a choice, and others: to ask NVML takes a while.
+        if len(pool) > count and has_other_people() and (used := used_by_others(pool)):
+            pool = sorted(pool, key=used.__contains__)
         for gpu in pool:
             if len(taken) == count + more:
                 break
