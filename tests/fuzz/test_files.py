@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import pytest
@@ -73,8 +74,10 @@ def no_hang():
 def said(*words):
     """Run ``submarine WORDS``; return its code, and all that a user sees."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
-    with redirect_stdout(out), redirect_stderr(err), no_hang():
-        code = main(words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.StringIO())  # whoever would ask is told nothing
+        with redirect_stdout(out), redirect_stderr(err), no_hang():
+            code = main(words)
     for one in (out, err):
         one.flush()
     return code, (out.buffer.getvalue() + err.buffer.getvalue()).decode(errors="replace")

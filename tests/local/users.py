@@ -57,6 +57,20 @@ def python():
     return None
 
 
+def environment_for_all(folder):
+    """Return the Python of an environment that every user may run; it has what this one has."""
+    subprocess.run([python(), "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "here.pth").write_text("\n".join(here()) + "\n")
+    return str(folder / "bin/python")
+
+
+def here():
+    """Return where this process's packages are."""
+    paths = [str(ROOT), *(entry for entry in sys.path if entry)]
+    return [path for path in paths if not path.startswith(sys.base_prefix)]
+
+
 class User:
     """Somebody else, and a process of theirs that does what it is told."""
 
@@ -70,7 +84,6 @@ class User:
 
     @property
     def environment(self):
-        paths = [str(ROOT), *(entry for entry in sys.path if entry)]
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -78,9 +91,7 @@ class User:
             "SUBMARINE_LOCAL_GPUS": str(self.gpus),
             "SUBMARINE_GRACE": "5",
             shared.VARIABLE: str(self.place.machine),
-            "PYTHONPATH": os.pathsep.join(
-                path for path in paths if not path.startswith(sys.base_prefix)
-            ),
+            "PYTHONPATH": os.pathsep.join(here()),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 

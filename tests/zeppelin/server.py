@@ -60,6 +60,8 @@ class Server:
         Variables for it and its interpreters, beyond those of this process.
     users
         Names and passwords; without, everybody is ``anonymous``.
+    python
+        That of the notes.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Server:
         site: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
+        python: str = sys.executable,
     ) -> None:
         self.home = home
+        self.python = python
         self.jobs_home = home / "submarine"
         self.java = find_java()
         self.jars = fetch_jars(self.java, pom=HERE / "pom.xml")
@@ -145,7 +149,7 @@ class Server:
         if users:
             told = "\n".join(f"{name} = {password}, admin" for name, password in users.items())
             (self.home / "conf/shiro.ini").write_text(SHIRO.format(users=told))
-        install(find_zeppelin(self.home), sys.executable)
+        install(find_zeppelin(self.home), self.python)
 
     def _site(self) -> dict[str, str]:
         return {

@@ -217,3 +217,31 @@ def test_newer_zeppelins_are_noted(tmp_path):
 
     newer = find_zeppelin(folder(tmp_path / "newer", "0.13.0"))
     assert checks(newer)[0].verdict == "note"
+
+
+@pytest.mark.parametrize(
+    ("option", "command", "words"),
+    [
+        ({}, "no-such-program", ()),
+        ({"isUserImpersonate": True}, "no-such-program x", ("users share", "no program 'no-such")),
+        ({"isUserImpersonate": True, "perUser": "isolated"}, "sh 'x", ("is no command",)),
+        ({"isUserImpersonate": True, "perUser": "isolated"}, "sh -c", ()),
+    ],
+)
+def test_the_doctor_looks_whether_others_can_be_impersonated(  # noqa: PLR0913, PLR0917 - what is said, and of what
+    home, capsys, monkeypatch, option, command, words
+):
+    submarine(capsys, "install", "--zeppelin-home", home)
+    monkeypatch.setenv("ZEPPELIN_IMPERSONATE_CMD", command)
+    python = home / "python"
+    (home / "interpreter/submarine/submarine.sh").write_text(f"exec {python} -m x\n")
+    saved = {"submarine": {"group": "submarine", "option": option}}
+    (home / "conf/interpreter.json").write_text(json.dumps({"interpreterSettings": saved}))
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o700)
+    said = submarine(capsys, "doctor", "--zeppelin-home", home, code=1 if option else 0)
+    told = [line for line in said.splitlines() if "user impersonation" in line]
+    assert all(any(word in line for line in told) for word in words), told
+    # Folders of a test are closed to all others, and so is the Python in them.
+    assert [line for line in told if "other users cannot run" in line] == told[len(words) :]
+    assert len(told) == len(words) + bool(option)

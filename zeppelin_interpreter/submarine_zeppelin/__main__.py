@@ -15,6 +15,7 @@ import time
 from submarine_engine.errors import SubmarineError
 
 from submarine_zeppelin import service as logfile
+from submarine_zeppelin.impersonation import FOLLOW, become, take_variables
 from submarine_zeppelin.peers import Callers
 from submarine_zeppelin.service import Service
 from submarine_zeppelin.wire import IDL, Events, Listener, address_towards, log
@@ -35,7 +36,9 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--zeppelin-user", default="", help="whom Zeppelin runs as, where that is another user"
     )
-    for unused in "dlgu":
+    parser.add_argument("-u", dest="user", default="", help="whom to run as, see impersonation")
+    parser.add_argument(FOLLOW, dest="follow", action="store_true", help=argparse.SUPPRESS)
+    for unused in "dlg":
         parser.add_argument(f"-{unused}", help=argparse.SUPPRESS)
     return parser.parse_known_args(arguments)[0]
 
@@ -47,6 +50,10 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     try:
+        if told.user:
+            become(told.user, arguments)
+        if told.follow:
+            take_variables()
         callers = Callers(told.zeppelin_user)
         events = Events(told.group, callers)
         service = Service(events, over.set)

@@ -23,6 +23,7 @@ from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import write_aside
 from submarine_engine.settings import Key, format_value
 
+from submarine_zeppelin.impersonation import COMMAND, command
 from submarine_zeppelin.peers import is_loopback
 
 # Putting the interpreter into a Zeppelin, and taking it out again.
@@ -268,7 +269,7 @@ def checks(zeppelin: Zeppelin) -> list[Check]:
         what = f"it is not in {zeppelin.folder}{other}"
         return [*found, Check("interpreter", BAD, what, _again(zeppelin))]
     looks: tuple[Callable[[Zeppelin], Iterator[Check]], ...] = (
-        _setting, _script, _lists, _saved, _links, _sessions,
+        _setting, _script, _lists, _saved, _links, _sessions, _impersonation,
     )  # fmt: skip
     for look in looks:
         found += _outcome(look, zeppelin)
@@ -401,6 +402,39 @@ def _sessions(zeppelin: Zeppelin) -> Iterator[Check]:
         )
         fix = "in the interpreter's settings: instantiated Per Note, in scoped process"
         yield Check("sessions", NOTE, what, fix)
+
+
+def _impersonation(zeppelin: Zeppelin) -> Iterator[Check]:
+    """See whether an interpreter can become the person who runs the notes, where it is to."""
+    options = [one for one in _told(zeppelin, "option") if isinstance(one, dict)]
+    if not any(one.get("isUserImpersonate") for one in options):
+        return
+    title = "user impersonation"
+    if not any(one.get("perUser") == "isolated" for one in options):
+        what = "users share an interpreter process, so that it runs as Zeppelin's own user"
+        yield Check(title, BAD, what, "in the interpreter's settings: Per User, isolated")
+    try:
+        program = command("nobody", [], os.environ)[0]
+    except ConfigError as error:
+        yield Check(title, BAD, error.what, error.fix)
+    else:
+        if not shutil.which(program):
+            fix = f"install it, or let {COMMAND} in conf/zeppelin-env.sh name another way"
+            yield Check(title, BAD, f"there is no program {program!r}", fix)
+    python = _python_of(zeppelin.folder / SCRIPT)
+    if closed := _closed_to_others(python):
+        fix = f"chmod o+rx '{closed}', or install it with a Python that all users may run"
+        yield Check(title, BAD, f"other users cannot run {python}: {closed} is closed", fix)
+
+
+def _closed_to_others(program: str) -> Path | None:
+    """Return what keeps other users from a program; None where nothing does."""
+    for path in (Path(program), Path(program).resolve()):
+        for one in (*reversed(path.parents), path):
+            with suppress(OSError):
+                if not one.stat().st_mode & stat.S_IXOTH:
+                    return one
+    return None
 
 
 def _told(zeppelin: Zeppelin, *names: str) -> list[object]:
