@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import re
 import signal
@@ -20,6 +19,7 @@ from submarine_engine.amounts import duration
 from submarine_engine.bundle.maincell import COROUTINE
 from submarine_engine.bundle.model import Manifest
 from submarine_engine.errors import JobFailedError, SubmarineError
+from submarine_engine.history import read_json, read_whole
 from submarine_engine.job import TaskState
 from submarine_engine.lifecycle import IDLE, TOO_MUCH_MEMORY, is_echo
 from submarine_engine.outcome import Outcome, RemoteError, RemoteFrame, clean
@@ -382,7 +382,7 @@ class Source:
         """Find the bundle of a task: in its own folder, else in the job's."""
         folder = next((place for place in (task, *task.parents[:2]) if _has_bundle(place)), task)
         try:
-            data = json.loads((folder / "bundle" / "manifest.json").read_bytes())
+            data = read_json(folder / "bundle" / "manifest.json") or {}
             return cls(folder / "bundle", Manifest.from_json(data))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return cls(folder / "bundle", None)
@@ -487,7 +487,7 @@ class Source:
         if file not in self._texts:
             self._texts[file] = []
             with suppress(OSError):
-                text = (self.folder / file).read_text(errors="replace")
+                text = read_whole(self.folder / file).decode(errors="replace")
                 self._texts[file] = text.splitlines()
         return self._texts[file]
 

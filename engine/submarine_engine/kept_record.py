@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from submarine_engine.clusters import locks
 from submarine_engine.errors import JobNotFoundError, SubmarineError
-from submarine_engine.history import read_json, write_json
+from submarine_engine.history import SPOILT, read_json, write_json
 
 Kept = TypeVar("Kept", bound="KeptRecord")
 
@@ -83,7 +83,7 @@ class KeptRecord(ABC):
             data = read_json(path)
             if data is not None and data["version"] == cls.VERSION:
                 return cls.from_json(folder, data)
-        except (OSError, ValueError, KeyError, TypeError, SubmarineError) as error:
+        except (*SPOILT, SubmarineError) as error:
             raise JobNotFoundError(
                 f"{cls.CALLED} cannot be read: {error}", where=str(path), fix=cls.ANEW
             ) from error

@@ -180,8 +180,8 @@ def read_bundle(paths: JobPaths, record: Mapping[str, Any]) -> Bundle:
         It is gone, or not what it was.
     """
     try:
+        manifest = read_json(paths.bundle / "manifest.json") or {}  # what is none is no bundle's
         bundle = Bundle.read(paths.bundle)
-        manifest = json.loads((paths.bundle / "manifest.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
         gone = not paths.bundle.is_dir()
         what = "its script and values are gone" if gone else f"its script cannot be read: {error}"

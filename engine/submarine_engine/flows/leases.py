@@ -32,6 +32,7 @@ EXPIRES = 30.0
 _BEAT = 5.0  # six signs within that time: a NameNode that restarts may cost some of them
 _NAP = 0.5
 _WIDTH = 8
+_LONGEST = 18  # digits of a number that no honest one comes to
 
 
 class Lock:
@@ -175,13 +176,13 @@ class _Turns:
 
     def last(self) -> int:
         names = (one.name for one in self.place.storage.list(self.place.path))
-        return max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
+        return max((int(name) for name in names if _is_turn(name)), default=0)
 
     def read(self, number: int) -> dict[str, Any]:
         """Return what a turn says; nothing of one that is just being written."""
         try:
             data = json.loads((self.place / _named(number)).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return {}
         return data if isinstance(data, dict) else {}
 
@@ -217,7 +218,7 @@ class _Turns:
             place.unlink()
             return None
         for one in self.place.storage.list(self.place.path):
-            if one.name.isdigit() and int(one.name) < mine:
+            if _is_turn(one.name) and int(one.name) < mine:
                 (self.place / one.name).unlink()
         return _Lease(self, mine, said).start()
 
@@ -228,6 +229,11 @@ class _Turns:
             return False
         at = said.get("at")
         return not isinstance(at, (int, float)) or time.time() - at < EXPIRES
+
+
+def _is_turn(name: str) -> bool:
+    """Return whether that is the name of a turn; no honest one has come to more digits."""
+    return name.isascii() and name.isdigit() and len(name) <= _LONGEST
 
 
 def _named(number: int) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 from submarine_engine.errors import CommandError, FlowError
 from submarine_engine.flows.folder import Place, create_json, make_folder, read_json, write_json
 from submarine_engine.flows.model import Flow, FlowPaths
+from submarine_engine.history import SPOILT
+from submarine_engine.typed_fields import typed_fields
 
 
 class NodeState(str, Enum):
@@ -84,9 +86,15 @@ class NodeRecord:
         ----------
         data
             What `to_json` returned.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            It is something else.
         """
-        known = {one.name for one in fields(cls)}
-        given = {key: value for key, value in data.items() if key in known}
+        given = typed_fields(cls, data)
+        if given.get("attempt", 0) < 0:  # it names a folder
+            raise ValueError("'attempt' is less than nothing")
         return cls(**{**given, "state": NodeState(data["state"])})
 
 
@@ -139,7 +147,7 @@ def read_record(paths: FlowPaths, run: str, node: str) -> NodeRecord:
     try:
         data = read_json(path)
         return NodeRecord.from_json(data) if data is not None else NodeRecord()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except SPOILT as error:
         raise FlowError(
             f"the record cannot be read: {error}",
             where=str(path),
@@ -161,7 +169,7 @@ def sizes_left(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> dic
     try:
         values = (read_json(folder / "manifest.json") or {}).get("values", [])
         return {str(one["name"]): int(one["size"]) for one in values}
-    except (OSError, ValueError, KeyError, TypeError):
+    except SPOILT:
         return {}
 
 

@@ -278,6 +278,5 @@ def _is_left(root: Path, home: Path, now: float) -> bool:
 
 def _read_object(path: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_bytes())
-        return found if isinstance(found, dict) else {}
+        return read_json(path) or {}
     return {}

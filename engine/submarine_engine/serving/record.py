@@ -9,15 +9,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from submarine_engine.bundle.model import Bundle
 from submarine_engine.errors import JobNotFoundError, SubmissionError
-from submarine_engine.history import check_home, make_private, read_json, write_json
+from submarine_engine.history import SPOILT, check_home, make_private, read_json, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.kept_record import KeptRecord
+from submarine_engine.typed_fields import typed_fields
 
 VERSION = 1
 FILE = "serving.json"
@@ -101,10 +102,9 @@ class FrontState:
         data
             As `dataclasses.asdict` gives it.
         """
-        names = {each.name for each in fields(cls)}
-        given = {name: value for name, value in data.items() if name in names}
-        given["replicas"] = tuple(ReplicaState(**one) for one in given.get("replicas", ()))
-        return cls(**given)
+        given = typed_fields(cls, data)
+        told = (typed_fields(ReplicaState, one) for one in given.get("replicas", ()))
+        return cls(**{**given, "replicas": tuple(ReplicaState(**one) for one in told)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,10 +192,7 @@ class ServingRecord(KeptRecord):
         data
             What `to_json` returned.
         """
-        names = {each.name for each in fields(cls)} - {"folder"}
-        given = {name: value for name, value in data.items() if name in names}
-        given["jobs"] = tuple(given["jobs"])
-        return cls(folder=folder, **given)
+        return cls(**{**typed_fields(cls, data), "folder": folder})
 
     def put(self, version: int, spec: JobSpec, bundle: Bundle) -> None:
         """Keep what the replicas of a version run.
@@ -235,7 +232,7 @@ class ServingRecord(KeptRecord):
 
     def told(self) -> FrontState:
         """Return what the front has told last."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(*SPOILT):
             return FrontState.from_json(read_json(self.folder / "state.json") or {})
         return FrontState()
 

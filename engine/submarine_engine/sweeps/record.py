@@ -18,6 +18,7 @@ from submarine_engine.history import check_home
 from submarine_engine.kept_record import KeptRecord
 from submarine_engine.sweeps.plan import Plan
 from submarine_engine.sweeps.space import Space
+from submarine_engine.typed_fields import typed_fields
 
 FILE = "sweep.json"
 VERSION = 1
@@ -96,18 +97,9 @@ class SweepRecord(KeptRecord):
         data
             What `to_json` returned.
         """
-        return cls(
-            folder=folder,
-            name=str(data["name"]),
-            plan=Plan.from_json(data["plan"]),
-            space=Space.from_json(data["space"]),
-            objects=tuple(data["objects"]),
-            checkpoints=data["checkpoints"],
-            again=tuple(data["again"]),
-            paused=bool(data["paused"]),
-            jobs=tuple(data["jobs"]),
-            left=str(data.get("left", "")),
-        )
+        given = typed_fields(cls, data)
+        plan, space = Plan.from_json(data["plan"]), Space.from_json(data["space"])
+        return cls(**{**given, "folder": folder, "plan": plan, "space": space})
 
     def leave(self, job: str) -> bool:
         """Note that a job hears nothing more, unless more is asked for by now than is known here.

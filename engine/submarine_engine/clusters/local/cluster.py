@@ -202,7 +202,7 @@ class LocalCluster(DrivenCluster):
         finally:
             locks.drop(lock)
         try:
-            if self._queue.grant():
+            if self._queue.grant_new(paths.job_id):
                 tell_waiting(paths, self._queue, JobStatus())
         except (OSError, ClusterError):  # it is in the queue: whoever looks next sees to it
             return
