@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.hadoop", "tests.kubernetes_homes", "tests.kubernetes_own", "tests.slurm_own"]
+pytest_plugins = [
+    "tests.hadoop",
+    "tests.kubernetes_homes",
+    "tests.kubernetes_own",
+    "tests.slurm_own",
+]
 
 # A busy machine is no failure. The same commit gives the same examples, fifty of a property: what
 # is found once is found each time. Only `make test-long` looks for new ones, and what it finds

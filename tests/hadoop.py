@@ -148,7 +148,10 @@ def on_yarn(yarn, monkeypatch) -> Yarn:
 def secure_yarn(tmp_path_factory) -> Iterator[Yarn]:
     """Return a cluster that asks for Kerberos; whoever runs the tests has a ticket for a day."""
     with looked_after(tmp_path_factory.mktemp("yarn-secure")) as home:
-        yield start(home, "secure", 1, secure=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sites, "NODE_MEMORY", MEMORY)
+            secure = start(home, "secure", 1, secure=True)
+        yield secure
 
 
 @pytest.fixture
@@ -160,7 +163,19 @@ def on_secure_yarn(secure_yarn, monkeypatch) -> Yarn:
 @pytest.fixture(scope="session")
 def home_on_yarn(tmp_path_factory) -> Iterator[Path]:
     """Give a home for jobs on YARN: its keeper, driver and warm masters serve many tests."""
-    home = tmp_path_factory.mktemp("yarn-home")
+    with _home_of_many(tmp_path_factory.mktemp("yarn-home")) as home:
+        yield home
+
+
+@pytest.fixture(scope="session")
+def home_on_secure_yarn(tmp_path_factory) -> Iterator[Path]:
+    """Give one for jobs on the cluster that asks for Kerberos, likewise."""
+    with _home_of_many(tmp_path_factory.mktemp("secure-home")) as home:
+        yield home
+
+
+@contextmanager
+def _home_of_many(home: Path) -> Iterator[Path]:
     yield home
     shutil.rmtree(home, ignore_errors=True)
     end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
@@ -173,7 +188,17 @@ def shared_home(on_yarn, home_on_yarn, monkeypatch) -> Path:
     A test that changes a setting of the keeper (``SUBMARINE_YARN_…``) needs one of its own: take
     `on_yarn` alone.
     """
-    monkeypatch.setenv("SUBMARINE_HOME", str(home_on_yarn))
+    return _share(home_on_yarn, monkeypatch)
+
+
+@pytest.fixture
+def secure_home(on_secure_yarn, home_on_secure_yarn, monkeypatch) -> Path:
+    """Return the home on the cluster that asks for Kerberos, set for this test."""
+    return _share(home_on_secure_yarn, monkeypatch)
+
+
+def _share(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
     # The next tests need the same masters, and starting one is most of a job's time.
     monkeypatch.setenv("SUBMARINE_YARN_IDLE", "120")
-    return home_on_yarn
+    return home

@@ -51,10 +51,21 @@ SHORT_ELSEWHERE = SHORT_ON_SLURM | {
 SHORT: dict[str, set[str]] = {
     "hosts": SHORT_ELSEWHERE,
     "kubernetes": set(),  # it is brought up for `make test-long` alone
+    "secure_yarn": set(),  # the same cluster but for a ticket: tests/yarn/secure has what differs
     "slurm": SHORT_ON_SLURM,
     "yarn": SHORT_ELSEWHERE,
 }
 """What `make test` asks of each cluster; of `local` it asks all, and `make test-long` of each."""
+
+
+HOMES = {
+    "hosts": "hosts_home",
+    "kubernetes": "kubernetes_home",
+    "secure_yarn": "secure_home",
+    "slurm": "slurm_home",
+    "yarn": "shared_home",
+}
+"""The fixture that gives a cluster's home; on the local one each test has its own."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,6 +113,7 @@ def use_backend(monkeypatch, site, entry_point, options=""):
     params=[
         "local",
         pytest.param("hosts", marks=pytest.mark.service),  # `make check` has tests/clusters
+        "secure_yarn",
         "slurm",
         "yarn",
         "kubernetes",
@@ -116,19 +128,13 @@ def cluster(request, tmp_path, monkeypatch):
         folder.mkdir()
     home = tmp_path / "home"
     if request.param != "local":
-        home = request.getfixturevalue(
-            {
-                "yarn": "shared_home",
-                "hosts": "hosts_home",
-                "slurm": "slurm_home",
-                "kubernetes": "kubernetes_home",
-            }[request.param]
-        )
+        home = request.getfixturevalue(HOMES[request.param])
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "4")
     monkeypatch.setenv("SUBMARINE_GRACE", "120")  # a job that is asked to end is given time to
-    modes = ("auto", "cold") if request.param == "yarn" else ("auto",)
+    name = request.param.removeprefix("secure_")
+    modes = ("auto", "cold") if name == "yarn" else ("auto",)
     variants = [{"mode": mode} for mode in modes]
-    place = Place(request.param, home, folder, variants=variants)
+    place = Place(name, home, folder, variants=variants)
     yield place
     place.clean_up()
     left = end_processes_of(home, PATIENCE) if request.param == "local" else {}
