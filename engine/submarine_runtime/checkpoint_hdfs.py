@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from submarine_runtime import lean
+from submarine_runtime import delegation, lean
 from submarine_runtime.checkpoint_files import ASIDE_LIVES, Folder, NewFile
 from submarine_runtime.lean import standard, suppress
 
@@ -102,6 +102,7 @@ class HdfsFolder(Folder):
     def _url(self, path: str, **query: str) -> str:
         quote = _module("urllib.parse").quote
         address, _, who = self._urls[0].partition("?")
+        who = delegation.renewed(who)
         mine = [f"{key}={quote(value, safe='')}" for key, value in query.items()]
         mine += [pair for pair in who.split("&") if pair and not pair.startswith("op=")]
         return f"{address.rstrip('/')}{quote(path)}?{'&'.join(mine)}"

@@ -190,9 +190,6 @@ SMI = "SUBMARINE_NVIDIA_SMI"
 CHUNK = "SUBMARINE_PAYLOAD_"
 """What came sealed, in pieces: variables as JSON, and on the next line the payload itself."""
 
-KEY_FILE = "submarine.key"
-"""Lies in a container's working directory, for the user alone: what opens the seal."""
-
 RESULTS_KEY = "results.key"
 """In a payload, the job's key: what results are marked with is made of it."""
 
@@ -228,7 +225,7 @@ def begin() -> NoReturn:
         _put_beside(f"{job}/bundle/{name}", f"{plan['workdir'] or os.getcwd()}/{name}")
     environment = {**os.environ, **plan.pop("environment")}
     environment["SUBMARINE_TASK_DIR"] = logs
-    environment[PLACE] = os.getcwd()
+    os.environ[PLACE] = environment[PLACE] = os.getcwd()  # of what is begun beside the task, too
     if "SUBMARINE_TASK" not in environment:  # one plan for all tasks of a role: skein numbers them
         role, _, number = os.environ["SKEIN_CONTAINER_ID"].rpartition("_")
         environment["SUBMARINE_TASK"] = plan["task"] = f"{role}-{number}"
@@ -325,7 +322,7 @@ def _opened() -> bytes:
     chunks: list[str] = []
     while (chunk := os.environ.pop(f"{CHUNK}{len(chunks)}", None)) is not None:
         chunks.append(chunk)
-    with open(KEY_FILE, "rb") as file:
+    with open(sealing.KEY_FILE, "rb") as file:
         told = sealing.unseal(binascii.a2b_base64("".join(chunks)), file.read())
     variables, _, rest = told.partition(b"\n")
     os.environ.update(lean.loads(variables.decode()))

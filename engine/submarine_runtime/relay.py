@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import time
 
-from submarine_runtime import peer_failed
+from submarine_runtime import delegation, peer_failed
 from submarine_runtime.call_frames import CALLS, TAKEN, take_in
 from submarine_runtime.exchange import INSIDE, INSIDE_ASK, put
 from submarine_runtime.lean import suppress
 from submarine_runtime.notices import NOTICE
+from submarine_runtime.sealing import KEY_FILE, unseal
 from submarine_runtime.stacks import (
     ASK,
     ASK_MAIN,
@@ -83,6 +84,7 @@ class Relay:
         self._rest = _SOONEST
         self._last: dict[str, bytes] = {}
         self._noticed = self._peer_failed = False
+        self._token: bytes | None = None
         self._every = _EVERY * max(1.0, peers / _MANY)
         self._next = time.monotonic() + self._every  # the first line is not to wait for it
 
@@ -121,6 +123,8 @@ class Relay:
         names = carrier.names()
         if NOTICE in names:
             self._bring_notice(carrier)
+        if self._token is not None or delegation.TOKEN in names:
+            self._bring_token(carrier)
         if peer_failed.ASK in names:
             self._bring_failure(carrier)
         if INSIDE_ASK in names:
@@ -133,6 +137,18 @@ class Relay:
         if not self._noticed and (told := carrier.hear(NOTICE)):
             put(self._folder, NOTICE, told)
             self._noticed = True
+
+    def _bring_token(self, carrier: Store) -> None:
+        """Have the container ask HDFS by another token; what comes out of the store is kept."""
+        self._token = carrier.take(delegation.TOKEN) or self._token
+        if self._token is not None:
+            tokens = self._environment.get(delegation.FILE, "")
+            with suppress(ValueError, KeyError, TypeError):  # it is none
+                # Sealed, as the first one came: the master shows on a page what its store has.
+                with open(f"{self._folder}/{KEY_FILE}", "rb") as file:  # noqa: PTH123 - as above
+                    told = unseal(self._token, file.read())
+                delegation.accept(told, self._folder, tokens)
+            self._token = None
 
     def _bring_failure(self, carrier: Store) -> None:
         """Have the task keep its frames where another one has failed, see `peer_failed`."""

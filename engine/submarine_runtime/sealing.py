@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+KEY_FILE = "submarine.key"
+"""Lies in a container's working directory, for the user alone: what opens the seal."""
+
 KEY_SIZE = 32
 _NONCE = 16
 _MARK = 32

@@ -13,6 +13,7 @@ import time
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import quote, urljoin, urlsplit
 
+from submarine_runtime import delegation
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -105,6 +106,7 @@ class WebFolder:
 
     def _ask_first(self, method: str, name: str, query: str, expected: object) -> str:
         folder, who = self._folders[0]
+        who = delegation.renewed(who)
         return _exchange(method, f"{folder}/{quote(name)}?{query}&{who}", b"", expected)
 
 

@@ -428,7 +428,8 @@ def test_options_for_yarn_get_to_the_cluster(program):
         from submarine_engine.records import record_of
         job = submit(train, Config(1), mode="cold")
         print(record_of(job.id)["spec"]["options"]["mode"])
-        for option in ({"environment": "same"}, {"node_label": "gpu"}, {"priority": 3}):
+        for option in ({"environment": "same"}, {"node_label": "gpu"}, {"priority": 3},
+                       {"view_users": "bob"}):
             try:
                 submit(train, Config(1), **option)
             except UnsupportedError as error:
@@ -436,7 +437,7 @@ def test_options_for_yarn_get_to_the_cluster(program):
         job.wait(180)
     """
     assert run(program(body)).stdout.split() == [
-        "cold", "--environment", "--node_label", "--priority",
+        "cold", "--environment", "--node_label", "--priority", "--view_users",
     ]  # fmt: skip
 
 

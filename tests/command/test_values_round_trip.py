@@ -76,6 +76,7 @@ SPECS = st.builds(
             "environment": WORDS,
             "node_label": WORDS,
             "priority": st.integers(0, 999),
+            "view_users": WORDS,
             "isolation": st.sampled_from(ISOLATIONS),
         },
     ),

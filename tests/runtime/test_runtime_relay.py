@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import time
 
 import pytest
 from submarine_runtime import notices, peer_failed, relay
 from submarine_runtime.call_frames import CALLS, TAKEN, part
+from submarine_runtime.delegation import TOKEN, current
 from submarine_runtime.notices import NOTICE
+from submarine_runtime.sealing import KEY_FILE, KEY_SIZE, seal
 from submarine_runtime.stacks import ASK, STACKS
 
 from tests.runtime.test_runtime_stacks import begin
@@ -26,7 +30,7 @@ class Carrier:
 
     def __init__(self):
         self.asked, self.notice, self.failed, self.said = None, None, None, {}
-        self.parts = []
+        self.parts, self.tokens = [], []
         self.calls = 0
 
     @property
@@ -35,15 +39,16 @@ class Carrier:
 
     def names(self):
         self.calls += 1
-        return {name for name, told in self.kept.items() if told is not None}
+        tokens = {TOKEN} if self.tokens else set()
+        return tokens | {name for name, told in self.kept.items() if told is not None}
 
     def hear(self, name):
         self.calls += 1
         return self.kept.get(name)
 
     def take(self, name):
-        assert name == CALLS
-        return self.parts.pop(0) if self.parts else None
+        kept = {CALLS: self.parts, TOKEN: self.tokens}[name]
+        return kept.pop(0) if kept else None
 
     def say(self, name, data):
         self.said[name] = data
@@ -82,6 +87,47 @@ def test_beside_a_container_a_notice_is_brought(tmp_path, monkeypatch):
     beside.step()
     monkeypatch.setenv("SUBMARINE_SAVE", str(tmp_path))
     assert notices.current().reason == "queue ml preempts"
+
+
+def token(word, key=b"k" * KEY_SIZE):
+    """Return a message with a token of HDFS, as the driver seals it."""
+    text = base64.urlsafe_b64encode(b"\4%b\1x\1y\1z" % word).decode().rstrip("=")
+    return text, seal(json.dumps({"version": 1, "token": text, "services": []}).encode(), key)
+
+
+def test_beside_a_container_a_token_takes_the_place_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(relay, "_EVERY", 0.0)
+    monkeypatch.setenv("SUBMARINE_SAVE", str(tmp_path))
+    (tmp_path / KEY_FILE).write_bytes(b"k" * KEY_SIZE)
+    beside = relay.Relay("job", str(tmp_path), os.getpid())
+    carrier = beside._store = Carrier()
+    beside.step()
+    assert current("first") == "first"
+    for word in b"next", b"last":
+        text, message = token(word)
+        carrier.tokens = [message]
+        beside.step()
+        assert current("first") == text
+        assert carrier.tokens == []
+    for wrong in token(b"evil", b"x" * KEY_SIZE)[1], b"", b"no seal":
+        carrier.tokens = [wrong]
+        beside.step()
+        assert current("first") == text
+        assert carrier.tokens == []
+
+
+def test_beside_a_container_a_token_is_kept_until_it_can_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(relay, "_EVERY", 0.0)
+    monkeypatch.setenv("SUBMARINE_SAVE", str(tmp_path))
+    beside = relay.Relay("job", str(tmp_path), os.getpid())
+    carrier = beside._store = Carrier()
+    text, message = token(b"next")
+    carrier.tokens = [message]
+    beside.step()  # there is no key yet, as on a disk that cannot be read now
+    assert current("first") == "first"
+    (tmp_path / KEY_FILE).write_bytes(b"k" * KEY_SIZE)
+    beside.step()
+    assert current("first") == text
 
 
 def test_beside_a_container_anothers_failure_is_brought_to_who_can_hear_of_it(

@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -286,6 +286,15 @@ class Request(ABC):
         ------
         ClusterError
             Not all could be brought now, or heard; it is tried again.
+        """
+
+    def keep_access(self, tasks: Collection[str]) -> None:  # noqa: B027 - where access has an end
+        """Let running tasks go on with what they were let in by for a time; called at each turn.
+
+        Raises
+        ------
+        SubmarineError
+            That cannot be done now; it is tried again.
         """
 
     def end_beside(self) -> None:  # noqa: B027 - where something runs beside

@@ -47,7 +47,7 @@ from submarine_engine.clusters.tasks import (
     returned_event,
     tells_of_another,
 )
-from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
 from submarine_engine.events import (
     CancelRequested,
     Event,
@@ -374,6 +374,7 @@ class JobRun:
         if not all(container.id for container in self._containers) and not ending:
             self._tell_waiting()
         self._look_at_containers()
+        self._keep_access()
         if not ending:
             self._hear()
             self._relay()
@@ -496,6 +497,13 @@ class JobRun:
                 if asked != self._relayed.get(one.task):
                     self._request.exchange({one.task: {ASK: asked}})
                     self._relayed[one.task] = asked
+
+    def _keep_access(self) -> None:
+        """Let the tasks that run keep what they have been let in by, also while they end."""
+        running = [one.task for one in self._containers if one.id and not one.over]
+        if running:
+            with suppress(SubmarineError):  # the next turn looks again
+                self._request.keep_access(running)
 
     def _bring_calls(self) -> None:
         """Bring a pool's worker what its controller has written for it."""

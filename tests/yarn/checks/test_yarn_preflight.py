@@ -1,5 +1,6 @@
 import re
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def refused(manager, spec, kind=ResourcesError):
     with pytest.raises(kind) as caught:
         checked(manager, spec)
     return caught.value
+
+
+@pytest.mark.parametrize("users", ["", "bob,", "bob carol", "*", "-x", "a/b", "x" * 65, "<b>"])
+def test_who_may_see_a_job_is_named_as_yarn_takes_it(recorded, users):
+    spec = replace(job(), options={"view_users": users})
+    error = refused(recorded("held-back"), spec, UnsupportedError)
+    assert error.where == "--view_users"
+    assert "is no user's name" in error.what
+    assert "--view_users bob,carol" in error.fix
+
+
+def test_others_may_see_a_job_where_nodes_show_logs(recorded):
+    spec = replace(job(), options={"view_users": "bob, carol_2.x"})
+    assert checked(recorded("held-back"), spec).options == {"view_users": "bob, carol_2.x"}
 
 
 def test_what_is_left_open_is_filled_in(recorded):

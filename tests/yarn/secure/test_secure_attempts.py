@@ -169,6 +169,8 @@ ATTEMPTS = {
     "ask for one of its containers more": lambda p: p.master().add_container("worker"),
     "kill a container by its master": lambda p: p.master().kill_container("worker_0"),
     "read its master's store": lambda p: list(p.master().kv.items()),
+    "read its master's store by its page": lambda p: p.page(f"/proxy/{p.app}/kv"),
+    "read its master's page": lambda p: p.page(f"/proxy/{p.app}/"),
     "write its master's store": lambda p: p.master().kv.put("x", b"y"),
     "ask its master without a certificate": lambda p: p.plain(),
     # By Hadoop's own programs.
@@ -211,7 +213,7 @@ def people(secure_yarn, tmp_path_factory):
             until(lambda: cluster.status(job_id).state is JobState.RUNNING)
             log = JobPaths(home, job_id).task("worker-0").stdout
             until(lambda: log.exists() and WEIGHTS in log.read_text())
-            known = _known(secure_yarn, home, job_id)
+            known = known_of(secure_yarn, home, job_id)
             alice = Person(secure_yarn, known)
             be("bob", secure_yarn, folder, patch)
             yield alice, Person(secure_yarn, known), folder, patch
@@ -223,7 +225,7 @@ def people(secure_yarn, tmp_path_factory):
             end_processes_of(home, patience=3)
 
 
-def _known(yarn, home, job_id):
+def known_of(yarn, home, job_id):
     noted = read_json(JobPaths(home, job_id).root / "yarn.json")
     container, address, _ = noted["containers"]["worker-0"]
     alice = Person(yarn, {"address": address})

@@ -293,6 +293,8 @@ class Allocator(ABC):
         self._brought_calls: set[str] = set()
         self._let_inside: set[str] = set()
         self._looked_at = 0.0
+        self.token = ""
+        """By which the containers ask HDFS that were asked for last; empty where nobody knows."""
         self._board = TensorBoardService(services, paths.job_id, spec)
         self._board.address = noted.get("board", "")
 
@@ -553,6 +555,7 @@ class Allocator(ABC):
         """Return what lets the job's own code read HDFS; nothing where that does not answer."""
         with suppress(ClusterError):
             if (hdfs := self._services.hdfs) is not None:
+                self.token = hdfs.delegation_token()  # first: what follows has it, or a newer one
                 kept = uploads.checkpoint_folder(hdfs, self._paths.job_id)
                 return {
                     **hdfs.container_environment(),

@@ -25,10 +25,11 @@ from zipfile import ZipFile, ZipInfo
 
 import skein
 import submarine_runtime
-from submarine_runtime.container import CHUNK, GPUS, KEY_FILE, RESULTS_KEY
-from submarine_runtime.sealing import seal
+from submarine_runtime.container import CHUNK, GPUS, RESULTS_KEY
+from submarine_runtime.sealing import KEY_FILE, seal
 
 from submarine_engine.clusters.yarn.environments import docker_environment, probe_command
+from submarine_engine.clusters.yarn.options import read_viewers
 from submarine_engine.history import JobPaths, write_aside
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ _INFO = "submarine_hdfs-1.dist-info"
 _PLUGIN = {
     "submarine_hdfs.py": Path(__file__).with_name("job_hdfs.py").read_bytes(),
     f"{_INFO}/METADATA": b"Metadata-Version: 2.1\nName: submarine-hdfs\nVersion: 1\n",
-    f"{_INFO}/entry_points.txt": b"[fsspec.specs]\nhdfs = submarine_hdfs:Hdfs\n",
+    f"{_INFO}/entry_points.txt": b"[fsspec.specs]\n"
+    b"hdfs = submarine_hdfs:Hdfs\nwebhdfs = submarine_hdfs:WebHdfs\n",
 }
 
 
@@ -247,6 +249,7 @@ def shape_key(spec: JobSpec, environment: str) -> str:
         spec.queue,
         spec.docker_image,
         spec.options.get("node_label"),
+        spec.options.get("view_users"),
         roles,
         environment,
         RELEASE,
@@ -340,8 +343,21 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
             env={"JAVA_TOOL_OPTIONS": "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"},
         ),
         services=services,
+        acls=_access(spec, secure=folder.conf.kerberos),
         max_attempts=1,
     )
+
+
+def _access(spec: JobSpec, *, secure: bool) -> skein.ACLs:
+    """Return who may see the application; YARN itself lets its owner and administrators.
+
+    The master's own pages show what is in its store: where the users are known, they are the
+    owner's alone. Elsewhere whoever looks at them is nobody, the owner too.
+    """
+    viewers = spec.options.get("view_users")
+    names = read_viewers(str(viewers)) if viewers else []
+    ui_users = [] if secure else ["*"]
+    return skein.ACLs(enable=secure or bool(names), view_users=names, ui_users=ui_users)
 
 
 def _master_script(launch: Mapping[str, Any]) -> str:

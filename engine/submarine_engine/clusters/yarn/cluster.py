@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 50
 _ROOM_HOLDS = 0.9  # seconds
-_OF_SHAPE = ("environment", "node_label")
+_OF_SHAPE = ("environment", "node_label", "view_users")
 _SENT = ("pack", ".zip", ".gz", ".tgz", ".tar")
 
 

@@ -430,7 +430,7 @@ def token_check(asked: Questions) -> Iterator[Check]:
         yield Check(title, NOTE, "no HDFS answers, so none is needed", "")
         return
     try:
-        files.container_environment()
+        files.delegation_token()
         yield Check(title, OK, f"{files.where} gives one to {asked.conf.user}")
     finally:
         files.close()

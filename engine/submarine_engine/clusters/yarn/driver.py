@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import skein
 from skein.exceptions import DriverError, DriverNotRunningError, SkeinError
-from submarine_runtime.container import KEY_FILE
-from submarine_runtime.sealing import KEY_SIZE
+from submarine_runtime.sealing import KEY_FILE, KEY_SIZE
 
 from submarine_engine import kerberos
 from submarine_engine.clusters import backend

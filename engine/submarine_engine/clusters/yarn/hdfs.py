@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from submarine_runtime.checkpoint_hdfs import VARIABLE
+from submarine_runtime.delegation import VERSION, read_token
 
+from submarine_engine.clusters.yarn.delegation import Delegation
 from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.clusters.yarn.rest import secure_session
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError, SubmissionError
@@ -213,7 +215,6 @@ def _line(text: str) -> str:
 
 
 FILE_MODE, FOLDER_MODE = "600", "700"
-_TOKEN_LIFE = 6 * 3600.0
 
 
 class Hdfs:
@@ -238,7 +239,7 @@ class Hdfs:
         self.url = url.rstrip("/")
         self.where = f"HDFS at {nodes[0]}"
         self._folders: set[str] = set()
-        self._token = ("", 0.0)
+        self._delegation = Delegation(self._token_call)
         with self._talk("your home folder"):
             self.home = str(web.ask("GETHOMEDIRECTORY")["Path"]).rstrip("/")
 
@@ -427,11 +428,32 @@ class Hdfs:
         """Return what says to HDFS who asks; with Kerberos a token, which only HDFS takes."""
         if not self._web.kerb:
             return {"user.name": str(self._web.user)}
-        token, since = self._token
-        if time.monotonic() - since > _TOKEN_LIFE or not token:
-            with self._talk("a delegation token"):
-                self._token = token, _ = self._web.get_delegation_token(), time.monotonic()
-        return {"delegation": token}
+        return {"delegation": self.delegation_token()}
+
+    def delegation_token(self) -> str:
+        """Return the token by which containers ask, of which a quarter of its life is left.
+
+        Empty where HDFS asks for none.
+
+        Raises
+        ------
+        KerberosError, ClusterError
+            There is no ticket to get one by, or HDFS does not answer.
+        """
+        return self._delegation.current() if self._web.kerb else ""
+
+    def token_message(self, token: str) -> bytes:
+        """Return what tells a container of a token, see `submarine_runtime.delegation`."""
+        named = urlsplit(self.url).netloc
+        services = [read_token(token).service.decode(), named, f"ha-hdfs:{named}"]
+        told = {"version": VERSION, "token": token, "services": services}
+        return json.dumps(told).encode()
+
+    def _token_call(self, op: str, token: str = "") -> object:
+        with self._talk("a delegation token"):
+            if op == "renew":
+                return self._web.renew_delegation_token(token)
+            return self._web.get_delegation_token()
 
     def _plain(self, path: str) -> str:
         plain = path.removeprefix(self.url) if "://" in path else path

@@ -13,9 +13,19 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from fsspec.implementations.webhdfs import WebHDFS
+from submarine_runtime.delegation import current
 
 
-class HdfsOverHttp(WebHDFS):  # type: ignore[misc] # fsspec is not typed
+class WebHdfs(WebHDFS):  # type: ignore[misc] # fsspec is not typed
+    """``webhdfs://…`` with the token that is good now: a job may outlive the one it was sent."""
+
+    def _call(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - fsspec's own
+        if "delegation" in self.pars:
+            self.pars["delegation"] = current(self.pars["delegation"])
+        return super()._call(*arguments, **options)
+
+
+class HdfsOverHttp(WebHdfs):
     """The cluster's HDFS; fsspec fills the parameters in from ``FSSPEC_HDFS``.
 
     Parameters

@@ -25,6 +25,24 @@ def _read_principal(value: object) -> str:
     return name
 
 
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+
+def read_viewers(text: str) -> list[str]:
+    """Return the users whom the option ``view_users`` names.
+
+    Raises
+    ------
+    ValueError
+        One is no user's name, as YARN's access lists take them.
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not _USER.fullmatch(name):
+            raise ValueError(f"{name!r} is no user's name")
+    return names
+
+
 HADOOP_CONF_DIR = Key(
     name="hadoop_conf_dir",
     help="The folder of YARN's configuration, unless HADOOP_CONF_DIR names one.",
@@ -46,6 +64,12 @@ DECLARED = Declared(
             name="priority",
             kind="count",
             help="Its priority in the queue; higher comes first.",
+            group=JOB_GROUP,
+        ),
+        OptionInfo(
+            name="view_users",
+            kind="name",
+            help="Who else may see its log and pages, as in bob,carol; not end or change it.",
             group=JOB_GROUP,
         ),
         OptionInfo(

@@ -28,6 +28,7 @@ from submarine_engine.clusters.yarn.hadoop_json import (
     told,
 )
 from submarine_engine.clusters.yarn.hdfs import name_nodes
+from submarine_engine.clusters.yarn.options import read_viewers
 from submarine_engine.clusters.yarn.rest import new_session
 from submarine_engine.clusters.yarn.scheduler import (
     DEFAULT,
@@ -413,6 +414,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
         *_environment(spec),
         *_addresses(spec),
         *_tensorboard(spec),
+        *_viewers(spec, conf),
         *_queue(wanted, queue, found),
     ]
     if queue is not None and not problems:
@@ -461,6 +463,25 @@ def _tensorboard(spec: JobSpec) -> Iterator[Problem]:
         check_installed()
     except UnsupportedError as error:
         yield Problem(UnsupportedError, error.what, "--tensorboard", error.fix)
+
+
+def _viewers(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
+    """Yield why others cannot be let see the job."""
+    where, viewers = "--view_users", spec.options.get("view_users")
+    if viewers is None:
+        return
+    try:
+        read_viewers(str(viewers))
+    except ValueError as error:
+        fix = "name users as the cluster does, with commas: --view_users bob,carol"
+        yield Problem(UnsupportedError, str(error), where, fix)
+    if not conf.nodes_show_logs:
+        what = (
+            "this cluster's nodes show a log to nobody but the user whom containers run as, so "
+            "nobody else could see it"
+        )
+        fix = "leave it out; ask the cluster's owner for LinuxContainerExecutor"
+        yield Problem(UnsupportedError, what, where, fix)
 
 
 def _queue(wanted: str, queue: Queue | None, found: Found) -> Iterator[Problem]:

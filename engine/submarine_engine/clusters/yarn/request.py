@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from submarine_runtime.delegation import TOKEN
+from submarine_runtime.sealing import seal
 
 from submarine_engine import kerberos
 from submarine_engine.clusters.backend import AllocatedByTask, Counted, KeptJob, Request
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 _LAST_WORDS = 15.0
 _LAST_WORDS_EVERY = 0.05
 _TICKET_INTERVAL = 1.0
+_ACCESS_INTERVAL = 5.0
+"""Seconds; a token has a quarter of its life left when there is another one."""
 _ENDING = ("RUNNING", "KILLING")
 """Of a node's container that it was told to end: it runs until that is heard, and for the grace."""
 
@@ -69,6 +74,8 @@ class YarnRequest(Request):
         self._preempted_before: int | None = 0 if self.ends_with_job else None
         self._withdrawn = False
         self._has_told_of_ticket = False
+        self._access: dict[str, str] = {}  # the token that each task was told of last
+        self._access_at = 0.0
 
     @property
     def begun(self) -> bool:
@@ -243,6 +250,22 @@ class YarnRequest(Request):
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to tasks, and theirs back, by the application's master."""
         return self._allocator.exchange(messages)
+
+    def keep_access(self, tasks: Collection[str]) -> None:
+        """Tell tasks of the token by which they ask HDFS, where that is another one by now."""
+        now = time.monotonic()
+        if not self._services.conf.kerberos or now < self._access_at:
+            return
+        self._access_at = now + _ACCESS_INTERVAL
+        hdfs = self._services.hdfs
+        token = hdfs.delegation_token() if hdfs is not None else ""
+        # What a keeper before this one has told them, nobody knows: they are told once more.
+        late = [task for task in tasks if self._access.get(task, self._allocator.token) != token]
+        if hdfs is not None and late:
+            # The master shows on a page of its own what its store has.
+            told = seal(hdfs.token_message(token), self._services.key)
+            self.exchange({task: {TOKEN: told} for task in late})
+            self._access |= dict.fromkeys(late, token)
 
     def end_beside(self) -> None:
         """End the TensorBoard beside the job."""

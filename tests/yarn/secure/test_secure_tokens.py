@@ -1,0 +1,113 @@
+"""Jobs that outlive everything that they were let in by: the user's tickets, and HDFS's tokens."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from submarine_engine import Job, kerberos
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.history import JobPaths
+from submarine_engine.installer import realm
+from submarine_engine.job import JobState
+
+from tests.hadoop import start, use, yarn_cluster
+from tests.jobs import bundle_of, end_processes_of, follow, spec_of, until
+
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("clusters of their own")]
+
+TICKET, RENEWABLE = 120, 240
+"""Seconds of a ticket, and in which it can be renewed."""
+
+INTERVAL, MOST = 30, 90
+"""Seconds of HDFS's tokens: unless they are renewed, and in all."""
+
+TRAINING = """
+import os, subprocess, time
+import fsspec
+from submarine_runtime import job
+
+began, state, outlived = time.time(), {{"seen": 0}}, None
+first = open(os.environ["HADOOP_TOKEN_FILE_LOCATION"], "rb").read()
+for step in job.steps(10_000, state, every=5):
+    state["seen"] += 1
+    print("step", step)
+    with fsspec.open("hdfs:///user/alice/seen/last", "w") as file:
+        file.write(str(step))
+    if outlived is None and time.time() > began + {outlived}:
+        outlived = step
+    if time.time() > began + {seconds}:
+        break
+    time.sleep(1)
+with fsspec.open("webhdfs://{namenode}/user/alice/seen/last") as file:
+    seen = int(file.read())
+changed = first != open(os.environ["HADOOP_TOKEN_FILE_LOCATION"], "rb").read()
+java = subprocess.run(["{hdfs}", "dfs", "-cat", "/user/alice/seen/last"],
+                      capture_output=True, text=True)
+print(java.stderr)
+kept = int(os.path.basename(job.latest_checkpoint()).rpartition("-")[2])
+{{"step": step, "seen": seen, "java": java.stdout, "changed": changed, "kept": kept > outlived}}
+"""
+
+
+@pytest.fixture
+def short_lived(home_of_its_own, monkeypatch):
+    """Give a secure cluster whose tickets and tokens end soon."""
+    lives = {
+        "dfs.namenode.delegation.token.renew-interval": str(1000 * INTERVAL),
+        "dfs.namenode.delegation.token.max-lifetime": str(1000 * MOST),
+    }
+    sites, kdc = realm.secure_sites, realm._KDC_CONF
+    with monkeypatch.context() as patch:
+
+        def short(plan, layout):
+            found = sites(plan, layout)
+            found["hdfs-site.xml"] |= lives
+            return found
+
+        patch.setattr(realm, "secure_sites", short)
+        kdc = re.sub(r"max_life = .*", f"max_life = {TICKET}s", kdc)
+        kdc = re.sub(r"max_renewable_life = .*", f"max_renewable_life = {RENEWABLE}s", kdc)
+        patch.setattr(realm, "_KDC_CONF", kdc)
+        yarn = start(home_of_its_own, "short", 1, secure=True)
+    yield use(yarn, monkeypatch)
+    yarn.cluster.down()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("mode", "seconds"), [("cold", RENEWABLE + 30), ("warm", 1.6 * MOST)])
+def test_a_job_outlives_tickets_and_tokens(short_lived, tmp_path, monkeypatch, mode, seconds):
+    layout = short_lived.cluster.layout
+    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SUBMARINE_YARN_KEYTAB", str(realm.keytab(layout, "alice")))
+    monkeypatch.setenv("SUBMARINE_YARN_PRINCIPAL", f"alice@{realm.REALM}")
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'nothing'}")
+    cluster = yarn_cluster()
+    try:
+        assert kerberos.read_ticket().until < time.time() + TICKET + 1
+        script = TRAINING.format(
+            seconds=seconds,
+            outlived=1.2 * MOST,
+            namenode=short_lived.namenode.partition("://")[2],
+            hdfs=layout.bin / "hdfs",
+        )
+        spec = spec_of(notebook="a.ipynb", mode=mode)
+        job_id = cluster.submit(spec, bundle_of(script), workdir=tmp_path)
+        log = JobPaths(cluster.home, job_id).task("worker-0").stdout
+        until(lambda: log.exists() and "step 0" in log.read_text())
+        seen = follow(cluster, job_id, patience=RENEWABLE + 600)
+        assert seen.status.state is JobState.SUCCEEDED, f"{seen.status.reason}\n{seen.out[-2000:]}"
+        value = Job(cluster, job_id).results().value
+        last = value["step"]
+        whole = {"seen": last, "java": str(last), "changed": True, "kept": True}
+        assert value == {"step": last, **whole}, seen.out
+        steps = [line.split()[1] for line in seen.out.splitlines() if line.startswith("step ")]
+        assert steps == [str(step) for step in range(last + 1)]
+        hdfs = open_hdfs(load_hadoop())
+        until(lambda: not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}"))
+        hdfs.close()
+    finally:
+        end_processes_of(tmp_path / "home", patience=3)
+        kerberos.log_in(None)
