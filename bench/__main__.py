@@ -97,6 +97,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "yarn-kernel": kernels.yarn,
     "yarn-kernel-cold": kernels.cold,
     "yarn-warm": yarnstart.warm,
+    "yarn-secure": yarnstart.secure,
     "yarn-first": yarnstart.first,
     "yarn-command": yarnstart.command,
     "yarn-cold": yarnstart.cold,

@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -22,8 +22,10 @@ from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters
 from submarine_engine.clusters.yarn.gpus import gpus_of
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.installer import HadoopCluster, Wanted
 from submarine_engine.logs import Renderer, follow
 
+from bench.peers import own_home
 from bench.table import Figure, in_turn
 from bench.yarnlogs import on_yarn
 
@@ -151,6 +153,54 @@ def warm(folder: Path) -> Figure:
         unit="s",
         ours=shown,
         peers={"bare warm container": container},
+    )
+
+
+EACH = """
+import sys
+from bench.yarnstart import ours
+for _ in sys.stdin:
+    print(ours("warm"), flush=True)
+"""
+
+
+@contextmanager
+def jobs_of(folder: Path, *, secure: bool) -> Iterator[Callable[[], float]]:
+    """Give what measures a warm job on a cluster of its own, by a process that has its ticket."""
+    own = HadoopCluster(folder, "secure" if secure else "plain")
+    own.up(Wanted(gpus=4, secure=secure))
+    try:
+        with own_home(folder / f"home-{own.name}"):
+            direct = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+            environment = {**direct, **own.environment(direct), "SUBMARINE_YARN_IDLE": "60"}
+            words = [sys.executable, "-c", EACH]
+            with subprocess.Popen(
+                words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as asked:
+
+                def measure() -> float:
+                    assert asked.stdin is not None
+                    assert asked.stdout is not None
+                    asked.stdin.write("one\n")
+                    asked.stdin.flush()
+                    return float(asked.stdout.readline())
+
+                yield measure
+                asked.terminate()
+    finally:
+        own.down()
+
+
+def secure(folder: Path) -> Figure:
+    """Measure a warm notebook's job where Hadoop asks for Kerberos beside one where it does not."""
+    with jobs_of(folder, secure=True) as mine, jobs_of(folder, secure=False) as plain:
+        shown, beside = in_turn(WARM_ROUNDS, mine, plain)
+    return Figure(
+        what="secure YARN: request → first line, warm",
+        target="≤ 1.3 of plain",
+        unit="s",
+        ours=shown,
+        peers={"the same without Kerberos": beside},
     )
 
 

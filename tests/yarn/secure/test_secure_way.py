@@ -1,0 +1,79 @@
+"""One secure way through, short: a KDC and a NameNode that asks for Kerberos, as on any cluster.
+
+The other tests here have all of a cluster, and take minutes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from submarine_engine.clusters.yarn.delegation import Delegation, read_life
+from submarine_engine.clusters.yarn.hadoop import load_hadoop
+from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.errors import KerberosError
+from submarine_engine.installer import HadoopCluster, Wanted, realm
+from submarine_engine.installer.daemons import Starter
+from submarine_engine.installer.java import fetch_jars, find_java
+from submarine_engine.installer.plan import Plan, hold_block
+from submarine_engine.installer.sites import write_files
+from submarine_runtime.checkpoint_hdfs import HdfsFolder
+from submarine_runtime.delegation import accept
+from submarine_runtime.saving import PLACE
+
+from tests.hadoop import Yarn, looked_after, use
+from tests.jobs import until
+
+from .users import be
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
+
+WEEK = 7 * 86400
+
+
+@pytest.fixture
+def name_node(tmp_path_factory, monkeypatch):
+    """Give a realm and its NameNode, without a node that would run or keep anything."""
+    with looked_after(tmp_path_factory.mktemp("yarn-name-node")) as home:
+        cluster = HadoopCluster(home, "small")
+        java = find_java()
+        jars, more = fetch_jars(java), fetch_jars(java, pom=realm.POM)
+        with hold_block(cluster.layout.root) as port:
+            wanted = Wanted(gpus=0, secure=True)
+            plan = Plan.make(wanted, port=port, java=java, jars=jars, secure_jars=more)
+            write_files(plan, cluster.layout)
+            Starter(plan, cluster.layout, 300).start(["kdc", "namenode"])
+        environment = cluster.environment()
+        conf = cluster.layout.conf
+        yield use(Yarn(cluster, conf, environment, plan.rm_web, plan.namenode_web), monkeypatch)
+
+
+def test_a_ticket_opens_hdfs_and_a_token_that_is_replaced_keeps_it_open(
+    name_node, tmp_path, monkeypatch
+):
+    nobody = f"FILE:{tmp_path / 'nothing'}"
+    monkeypatch.setenv("KRB5CCNAME", nobody)
+    with pytest.raises(KerberosError, match="no Kerberos ticket") as none:
+        open_hdfs(load_hadoop())
+    assert "kinit" in none.value.fix
+
+    be("alice", name_node, tmp_path, monkeypatch)
+    until(lambda: open_hdfs(load_hadoop()) is not None)
+    hdfs = open_hdfs(load_hadoop())
+    assert hdfs.home == "/user/alice"
+    first = hdfs.delegation_token()
+    issued, last = read_life(first)
+    assert last - issued == WEEK
+    second = Delegation(hdfs._token_call).current()
+    hdfs._web.cancel_delegation_token(first)
+    for name, value in hdfs.runtime_environment().items():
+        monkeypatch.setenv(name, value)
+    message = hdfs.token_message(second)
+    hdfs.close()
+
+    # As a container: it has the token, and no ticket.
+    monkeypatch.setenv("KRB5CCNAME", nobody)
+    monkeypatch.setenv(PLACE, str(tmp_path))
+    folder = HdfsFolder("hdfs:///")
+    with pytest.raises(OSError, match="can't be found in cache"):
+        folder.names()
+    accept(message, str(tmp_path), "")
+    assert folder.names() == {}
