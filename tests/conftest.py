@@ -41,6 +41,7 @@ GROUPS = {
     "kubernetes": "the Kubernetes",
     "secure_yarn": "the secure cluster",
     "slurm": "the Slurm",
+    "slurm_of_its_own": "the Slurm to be broken",
     "yarn": "the cluster",
     "zeppelin": "Zeppelin",
     "zeppelin_of_its_own": "Zeppelins of their own",

@@ -16,11 +16,11 @@ PATIENCE = 60.0
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    """Give a Slurm of one node with four declared GPUs; its daemons have to be root's."""
+    """Give a Slurm of two nodes with two declared GPUs each; its daemons have to be root's."""
     if os.geteuid() != 0:
         pytest.skip("slurmd starts jobs as their users: it has to be root's")
     cluster = SlurmCluster(tmp_path_factory.mktemp("slurm-own"))
-    cluster.up(nodes=1, gpus=4)
+    cluster.up(nodes=2, gpus=2)
     yield cluster
     cluster.down()
 

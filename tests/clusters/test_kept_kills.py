@@ -12,7 +12,7 @@ from submarine_engine.clusters.store import read_events
 from submarine_engine.history import JobPaths, job_ids
 from submarine_engine.job import JobState
 
-from tests.clusters.walking import LOG, submit
+from tests.clusters.walking import recovered, submit
 from tests.contract.conftest import use_backend
 from tests.jobs import end_processes_of, follow, processes_of, until
 
@@ -24,24 +24,6 @@ def home(tmp_path, monkeypatch):
     home = tmp_path / "home"
     yield home
     end_processes_of(home)
-
-
-def recovered(folder, home):
-    """Have what was killed recovered by whoever looks; return the job's story, None for no job."""
-    cluster = open_cluster("hosts")
-    jobs = list(job_ids(home))
-    assert len(jobs) <= 1
-    story = follow(cluster, jobs[0]) if jobs else None
-    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
-    runs = (folder / "side").read_text() if (folder / "side").exists() else ""
-    if story is None:
-        assert runs == ""
-        return None
-    assert story.state is JobState.SUCCEEDED, story.status
-    assert (runs, story.out) == ("ran\n", LOG)
-    kinds = [kind for kind in story.kinds if kind != "Waiting"]
-    assert max(Counter(kinds).values()) == 1, kinds
-    return story
 
 
 def events(home, job_id):
@@ -61,7 +43,7 @@ def events(home, job_id):
 )
 def test_a_job_runs_once(tmp_path, home, role, where):
     submit(tmp_path, "hosts", role, 1, where=where, gpus=2)
-    assert recovered(tmp_path, home) is not None
+    assert recovered(tmp_path, home, "hosts") is not None
     until((tmp_path / "killed").exists)
 
 
@@ -92,7 +74,7 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, monkeypatch, capsys,
             code = TWICE.format(side=str(folder / "side")) if retries else ""
             submit(folder, "hosts", role, number, gpus=2, retries=retries, code=code)
             try:
-                story = (begun_again if retries else recovered)(folder, home)
+                story = begun_again(folder, home) if retries else recovered(folder, home, "hosts")
             except AssertionError as error:
                 killed = folder / "killed"
                 what = killed.read_text() if killed.exists() else "the end"
@@ -296,4 +278,4 @@ def test_who_asks_for_stacks_is_answered_by_the_next_keeper(tmp_path, home, wher
     assert task.threads
     assert (tmp_path / "killed").exists()
     (tmp_path / "gate").touch()
-    assert recovered(tmp_path, home) is not None
+    assert recovered(tmp_path, home, "hosts") is not None

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+
+from submarine_engine.clusters import open_cluster
+from submarine_engine.history import job_ids
+from submarine_engine.job import JobState
+
+from tests.jobs import follow, until
+
+CHANGING = r"\d{8}-\d{6}-[a-z2-7]{5}|(?<=\.)[0-9a-f]{6,}$|[0-9a-f]{16,}|\d+"
+"""What of a point's name is another one at each run: a job's id, what is random, numbers."""
 
 WALK = "tests.local.walked"
 ROOT = Path(__file__).parents[2]
@@ -93,3 +104,50 @@ def submit(  # noqa: PLR0913 - of a walk
         return None
     assert told.returncode == 0, told.stderr
     return told.stdout.strip()
+
+
+def recovered(folder, home, name):
+    """Have what was killed recovered by whoever looks; return the job's story, None for no job."""
+    cluster = open_cluster(name)
+    jobs = list(job_ids(home))
+    assert len(jobs) <= 1
+    story = follow(cluster, jobs[0]) if jobs else None
+    until(lambda: all(gpu.job_id is None for gpu in cluster.gpus()))
+    runs = (folder / "side").read_text() if (folder / "side").exists() else ""
+    if story is None:
+        assert runs == ""
+        return None
+    assert story.state is JobState.SUCCEEDED, story.status
+    assert (runs, story.out) == ("ran\n", LOG)
+    kinds = [kind for kind in story.kinds if kind != "Waiting"]
+    assert max(Counter(kinds).values()) == 1, kinds
+    return story
+
+
+def name_of(effect):
+    """Return what an effect is called at each run."""
+    return re.sub(CHANGING, "#", effect)
+
+
+def pattern_of(name):
+    """Return what matches the effects of a name."""
+    return "^" + re.escape(name).replace(r"\#", f"(?:{CHANGING})") + "$"
+
+
+def points_of(names, dull, repeated):
+    """Yield each point of a walk: a name, and the how many-th of that name it is.
+
+    Parameters
+    ----------
+    names
+        Of all effects, in their order.
+    dull
+        A pattern of those at which nobody is killed.
+    repeated
+        How many of one name are points at most.
+    """
+    found = Counter()
+    for name in names:
+        found[name] += 1
+        if not dull.match(name) and found[name] <= repeated:
+            yield name, found[name]

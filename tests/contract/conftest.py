@@ -134,7 +134,8 @@ def cluster(request, tmp_path, monkeypatch):
     name = request.param.removeprefix("secure_")
     modes = ("auto", "cold") if name == "yarn" else ("auto",)
     variants = [{"mode": mode} for mode in modes]
-    place = Place(name, home, folder, variants=variants)
+    largest = 2 if request.param == "slurm" else None  # of two nodes: gangs go over both
+    place = Place(name, home, folder, variants=variants, largest=largest)
     yield place
     place.clean_up()
     left = end_processes_of(home, PATIENCE) if request.param == "local" else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 
@@ -11,39 +10,23 @@ from submarine_engine.cli import main
 from submarine_engine.clusters.slurm.sbatch import job_name
 from submarine_engine.errors import ResourcesError, SubmissionError
 from submarine_engine.job import JobState
-from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import until
-
-
-@pytest.fixture
-def place(slurm_home, tmp_path):
-    place = Place("slurm", slurm_home, tmp_path)
-    yield place
-    place.clean_up()
-
-
-def squeue(place):
-    """Return the user's jobs as Slurm tells of them, by name."""
-    told = subprocess.run(
-        ["squeue", "--json", "--states=all"], capture_output=True, check=True, env=dict(os.environ)
-    )
-    return {job["name"]: job for job in json.loads(told.stdout)["jobs"]}
 
 
 def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
     job = place.submit("import os\nos.environ['SLURM_JOB_ID']", gpus=1)
     number = job.result(180)
-    told = squeue(place)[job_name(job.id, 1)]
+    told = place.told()[job_name(job.id, 1)]
     assert str(told["job_id"]) == number
-    until(lambda: squeue(place)[job_name(job.id, 1)]["job_state"] == "COMPLETED")
+    until(lambda: place.told()[job_name(job.id, 1)]["job_state"] == "COMPLETED")
     assert not list(place.home.glob(f"slurm/*/tasks/{job.id}"))
     failed = place.submit("raise ValueError('no')", gpus=0)
     assert failed.wait(180).state is JobState.FAILED
-    until(lambda: squeue(place)[job_name(failed.id, 1)]["job_state"] == "FAILED")
+    until(lambda: place.told()[job_name(failed.id, 1)]["job_state"] == "FAILED")
 
 
 def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place):
-    before = set(squeue(place))
+    before = set(place.told())
     for options, word in (
         ({"reservation": "none"}, "eservation"),
         ({"constraint": "no-such-feature"}, "feature"),
@@ -51,9 +34,9 @@ def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place):
         with pytest.raises(SubmissionError, match=word) as refused:
             place.submit("1", **options)
         assert refused.value.fix
-    with pytest.raises(ResourcesError, match="the largest one has 4"):
+    with pytest.raises(ResourcesError, match="the largest one has 2"):
         place.submit("1", gpus=5)
-    assert set(squeue(place)) == before
+    assert set(place.told()) == before
 
 
 @pytest.mark.long
@@ -61,7 +44,7 @@ def test_scancel_by_hand_ends_a_job(place):
     flag = place.folder / "runs"
     job = place.submit(f"import time\nopen({str(flag)!r}, 'w')\ntime.sleep(600)", gpus=1, retries=3)
     place.until_running(job, flag)
-    number = squeue(place)[job_name(job.id, 1)]["job_id"]
+    number = place.told()[job_name(job.id, 1)]["job_id"]
     subprocess.run(["scancel", str(number)], check=True)
     status = job.wait(180)
     assert status.state in {JobState.CANCELLED, JobState.FAILED}
@@ -74,13 +57,13 @@ def test_the_verbs_show_and_write(slurm, capsys):
     name = ["--name", slurm.name]
     os.environ["SUBMARINE_HOME"] = str(home)  # `own_environment` puts it back
     assert main(["cluster", "status", *name]) == 0
-    assert "a job could run: 1 node, 4 GPUs each, declared" in capsys.readouterr().out
+    assert "a job could run: 2 nodes, 2 GPUs each, declared" in capsys.readouterr().out
     assert main(["cluster", "env", *name]) == 0
     assert capsys.readouterr().out == f"export SLURM_CONF={slurm.conf}\n"
     assert main(["cluster", "logs", *name]) == 0
     assert "slurmd-n1" in capsys.readouterr().out
     assert main(["cluster", "up", "slurm", "--gpus", "3"]) != 0
-    assert "is there already, with 1 nodes of 4 GPUs" in capsys.readouterr().err
+    assert "is there already, with 2 nodes of 2 GPUs" in capsys.readouterr().err
     assert main(["cluster", "up", "slurm", "--secure"]) != 0
     assert "neither HDFS nor Kerberos" in capsys.readouterr().err
     assert main(["cluster", "up", "lsf"]) != 0

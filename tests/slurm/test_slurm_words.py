@@ -8,13 +8,15 @@ import stat
 import pytest
 from submarine_engine.clusters.slurm.backend import SlurmBackend
 from submarine_engine.clusters.slurm.client import (
+    Partition,
     Slurm,
     SlurmJob,
     read_complaint,
     read_gres,
     read_indices,
+    read_time,
 )
-from submarine_engine.clusters.slurm.sbatch import arguments, parts
+from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
 from submarine_engine.errors import (
     ClusterError,
     CommandError,
@@ -44,6 +46,10 @@ def test_a_job_reads_alike_of_each_release():
     assert SlurmJob.read(OLD) == SlurmJob.read(NEW)
     assert (SlurmJob.read(NEW).leader, SlurmJob.read(NEW).final) == (7, False)
     assert SlurmJob.read({**NEW, "job_state": ["CANCELLED"]}).final
+    for told in (1700000000, {"set": True, "number": 1700000000}):
+        assert SlurmJob.read({**NEW, "preempt_time": told}).preempted
+    for told in (0, {"set": False, "number": 1}, None):
+        assert not SlurmJob.read({**NEW, "preempt_time": told}).preempted
 
 
 def test_a_job_that_tells_nothing_is_read():
@@ -75,6 +81,51 @@ def test_gres_says_its_gpus(text, told):
 )
 def test_gres_says_which(text, told):
     assert read_indices(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("00:01:00", 60), ("1-12:00:30", 129630), ("UNLIMITED", None), ("NONE", None), ("", None)],
+)
+def test_lengths_of_time_are_read(text, seconds):
+    assert read_time(text) == seconds
+
+
+def test_partitions_say_how_long_a_job_may_take(programs):
+    programs(
+        "scontrol",
+        "echo 'PartitionName=long Default=YES MaxTime=UNLIMITED State=UP'\n"
+        "echo 'PartitionName=short Default=NO MaxTime=01:00:00 State=UP'",
+    )
+    known = Slurm().partitions()
+    assert known == [Partition("long", True, None), Partition("short", False, 3600.0)]
+    assert longest_of(JobSpec(), known) is None
+    assert longest_of(JobSpec(queue="short"), known) == 3600.0
+    assert longest_of(JobSpec(queue="none"), known) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "longest", "words"),
+    [
+        ({}, None, {"--signal=B:USR1@60"}),
+        ({"grace": 0.0}, None, set()),  # no time for a checkpoint is wanted
+        ({"time_limit": 3600.0}, None, {"--signal=B:USR1@60", "--time=63"}),  # ours comes first
+        ({"time_limit": 3600.0, "grace": 600}, 1e6, {"--signal=B:USR1@600", "--time=72"}),
+        ({"time_limit": 86400.0}, 5400.0, {"--signal=B:USR1@60", "--time=90"}),
+        ({"time_limit": 1.0, "grace": 0.5}, 30.0, {"--signal=B:USR1@1", "--time=1"}),
+    ],
+)
+def test_slurm_is_told_how_long_a_job_takes_and_when_to_say_so(options, longest, words):
+    told = arguments(JobSpec(**options), "submarine-j.1", longest)
+    assert {word for word in told if word.startswith(("--signal", "--time"))} == words
+
+
+def test_a_heterogeneous_job_has_its_time_in_each_part_and_hears_of_its_end_once():
+    chief, worker = (Resources(gpus=gpus, vcores=1) for gpus in (1, 2))
+    roles = Role(name="chief", resources=chief), Role(name="worker", resources=worker)
+    words = arguments(JobSpec(roles=roles, time_limit=600.0), "submarine-j.1")
+    assert words.count("--time=13") == 2
+    assert [word for word in words if word.startswith("--signal")] == words[:1]
 
 
 def test_a_complaint_is_one_line_without_the_programs_name():

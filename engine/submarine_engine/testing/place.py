@@ -13,7 +13,7 @@ from submarine_engine import Job
 from submarine_engine.bundle import Cell, build
 from submarine_engine.clusters import open_cluster
 from submarine_engine.history import JobPaths
-from submarine_engine.job import JobState
+from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing.jobs import bundle_of, follow, spec_of, until
 
 PATIENCE = 180.0
@@ -39,9 +39,11 @@ class Place:
         tested on each.
     several
         Whether the cluster runs jobs of several tasks.
+    largest
+        How many GPUs its largest node has; as many as there are unless given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what clusters may differ in
         self,
         name: str,
         home: Path,
@@ -49,7 +51,9 @@ class Place:
         *,
         variants: Sequence[Mapping[str, Any]] = ({},),
         several: bool = True,
+        largest: int | None = None,
     ) -> None:
+        self.largest = largest
         self.several = several
         self.variants = variants
         self.name = name
@@ -79,7 +83,13 @@ class Place:
     def hold(self, gpus):
         """Submit a job that holds GPUs until the file that comes with it is made."""
         gate = self.folder / f"gate-{len(self.jobs)}"
-        return self.submit(HOLD.format(str(gate)), gpus=gpus), gate
+        return self.submit(HOLD.format(str(gate)), **self.with_gpus(gpus)), gate
+
+    def with_gpus(self, gpus):
+        """Return the options of a job of so many GPUs, of several tasks where no node has them."""
+        if self.largest is None or gpus <= self.largest:
+            return {"gpus": gpus}
+        return {"roles": (Role(count=gpus, resources=Resources(gpus=1)),)}
 
     def until_running(self, job, flag=None):
         until(lambda: job.status().state is JobState.RUNNING, PATIENCE)

@@ -26,7 +26,7 @@ from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths, job_ids
 from submarine_engine.job import JobState
 
-from tests.clusters.walking import LOG, submit
+from tests.clusters.walking import LOG, name_of, pattern_of, points_of, submit
 from tests.jobs import end_processes_of, follow, processes_of, until
 
 APPLICATION = re.compile(r"application_\d+_\d+")
@@ -37,9 +37,6 @@ FREE = 10.0
 
 LOOK = 0.1
 MODES = ("warm", "cold")
-CHANGING = r"\d{8}-\d{6}-[a-z2-7]{5}|(?<=\.)[0-9a-f]{6,}$|[0-9a-f]{16,}|\d+"
-"""What of a point's name is another one at each run: a job's id, what is random, numbers."""
-
 DULL = re.compile(r"open (#|\..*|.*\.pyc)$|os\.mkdir (tmp.*|skein)$|\S+ driver.*|fcntl\.flock #$")
 """A file that is written aside is renamed next; descriptors have no name."""
 
@@ -103,19 +100,15 @@ class Walk:
             folder, job_id = self.submit(role, 0)
             self.follow(folder, job_id)
         effects = (folder / "effects").read_text().splitlines()
-        names = [re.sub(CHANGING, "#", effect) for effect in effects]
+        names = [name_of(effect) for effect in effects]
         begins = names.index("open bell") if role == "keeper" else 0
         if self.mode == "cold" and role == "submitter":  # to this point a submitter knows no mode
             begins = names.index(ON_RECORD)
-        found = Counter()
-        for name in names[begins:]:
-            found[name] += 1
-            if not DULL.match(name) and found[name] <= REPEATED:
-                yield name, found[name]
+        yield from points_of(names[begins:], DULL, REPEATED)
 
     def point(self, role, name, number, victim):
         """Kill at one point, have it recovered by whoever looks, and see what came of it."""
-        where = "^" + re.escape(name).replace(r"\#", f"(?:{CHANGING})") + "$"
+        where = pattern_of(name)
         came, free_after, known_after = "not submitted", 0.0, 0.0
         try:
             with self.watched() as used:

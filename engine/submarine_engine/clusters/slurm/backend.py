@@ -21,7 +21,13 @@ from submarine_engine.clusters.slurm.client import (
     Slurm,
     find_conf,
 )
-from submarine_engine.clusters.slurm.sbatch import NOTE, arguments, job_name, partition_of
+from submarine_engine.clusters.slurm.sbatch import (
+    NOTE,
+    arguments,
+    job_name,
+    longest_of,
+    partition_of,
+)
 from submarine_engine.clusters.slurm.state import SlurmState
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
@@ -105,22 +111,24 @@ class SlurmBackend(Backend):
         roles = tuple(new if r.resources.gpus is None else r for r, new in both)
         spec = replace(spec, roles=roles)
         partition, nodes = partition_of(spec), self.slurm.nodes()
-        if partition is not None and partition not in (known := self.slurm.partitions()):
+        known = self.slurm.partitions()
+        if partition is not None and partition not in (names := [one.name for one in known]):
             raise UnsupportedError(
                 f"Slurm has no partition {partition!r}",
                 where="--queue" if spec.queue else "slurm_partition",
-                fix=f"choose one of {', '.join(known)}",
+                fix=f"choose one of {', '.join(names)}",
             )
         usable = [node for node in nodes if partition is None or partition in node.partitions]
         for role in spec.roles:
             _check_size(role, usable)
-        self._try_out(spec)
+        self._try_out(spec, longest_of(spec, known))
         return spec
 
-    def _try_out(self, spec: JobSpec) -> None:
+    def _try_out(self, spec: JobSpec, longest: float | None) -> None:
         """Have Slurm itself say what is wrong: an account, a limit, a constraint."""
         try:
-            self.slurm.try_out(arguments(spec.smallest, "submarine-check"), _NOTHING)
+            words = arguments(spec.smallest, "submarine-check", longest)
+            self.slurm.try_out(words, _NOTHING)
         except SubmissionError as error:  # a node that is down now may be up when it runs
             if not any(word in str(error).lower() for word in _WOULD_WAIT):
                 raise

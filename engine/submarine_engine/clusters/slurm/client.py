@@ -39,7 +39,7 @@ FINAL = frozenset({
 })  # fmt: skip
 """Slurm's states of jobs that hold nothing any more."""
 
-LOST = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED"})
+LOST = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED", "TIMEOUT"})
 """Those by which the cluster, and nobody's wish, has ended the job."""
 
 
@@ -57,6 +57,9 @@ class SlurmJob:
         When it started, on Slurm's wall clock; 0 for not yet.
     gres
         What each of its nodes gives: ``gpu:2(IDX:0-1)``.
+    preempted
+        Whether it was asked to end for another job. Where it does so within the partition's
+        ``GraceTime``, its state does not say why.
     """
 
     id: int
@@ -70,6 +73,7 @@ class SlurmJob:
     began: float
     nodes: str
     gres: tuple[str, ...]
+    preempted: bool = False
 
     @property
     def final(self) -> bool:
@@ -101,6 +105,7 @@ class SlurmJob:
             began=_number(told.get("start_time")),
             nodes=str(told.get("nodes") or ""),
             gres=tuple(str(one) for one in told.get("gres_detail") or ()),
+            preempted=_number(told.get("preempt_time")) > 0,
         )
 
 
@@ -127,6 +132,25 @@ class Node:
     def usable(self) -> bool:
         """Whether it may run jobs now."""
         return not re.search(r"DOWN|DRAIN|FAIL|UNKNOWN|NOT_RESPONDING|\*", self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as ``scontrol show partition`` tells of it.
+
+    Parameters
+    ----------
+    name
+        Its own.
+    is_default
+        Whether it is that of jobs that name none.
+    longest
+        Seconds that a job may take there; None for as long as it likes.
+    """
+
+    name: str
+    is_default: bool
+    longest: float | None
 
 
 _GRES = re.compile(r"gpu(?::(?P<type>[^:(,]+(?=:)))?:(?P<count>\d+)")
@@ -309,10 +333,11 @@ class Slurm:
         told = self._run(["scontrol", "--details", "--oneliner", "show", "node"])
         return [_read_node(line) for line in told.splitlines() if line.startswith("NodeName=")]
 
-    def partitions(self) -> list[str]:
-        """Return the names of the partitions; raises as `jobs`."""
+    def partitions(self) -> list[Partition]:
+        """Return the partitions; raises as `jobs`."""
         told = self._run(["scontrol", "--oneliner", "show", "partition"])
-        return re.findall(r"^PartitionName=(\S+)", told, re.MULTILINE)
+        lines = told.splitlines()
+        return [_read_partition(line) for line in lines if line.startswith("PartitionName=")]
 
     def hosts(self, expression: str) -> list[str]:
         """Return the nodes that ``n[1-3,5]`` says; asks no controller."""
@@ -397,8 +422,39 @@ def read_complaint(text: str) -> str:
     return "; ".join(dict.fromkeys(told))[:500] or "it does not say why"
 
 
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>\d+):(?P<seconds>\d+)")
+
+
+def read_time(text: str) -> float | None:
+    """Return the seconds that ``1-12:00:00`` says; None for ``UNLIMITED``, and what is no time.
+
+    Parameters
+    ----------
+    text
+        As Slurm writes lengths of time.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _fields(line: str) -> dict[str, str]:
+    return dict(re.findall(r"(\w+)=(\S*)", line))
+
+
+def _read_partition(line: str) -> Partition:
+    fields = _fields(line)
+    return Partition(
+        name=fields["PartitionName"],
+        is_default=fields.get("Default") == "YES",
+        longest=read_time(fields.get("MaxTime", "")),
+    )
+
+
 def _read_node(line: str) -> Node:
-    fields = dict(re.findall(r"(\w+)=(\S*)", line))
+    fields = _fields(line)
     kind, gpus = read_gres(fields.get("Gres", ""))
     return Node(
         name=fields["NodeName"],

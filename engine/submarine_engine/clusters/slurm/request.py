@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import submarine_runtime
+from submarine_runtime.notices import NOTICE
 from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters import locks
@@ -24,8 +26,10 @@ from submarine_engine.clusters.slurm.sbatch import (
     arguments,
     gpu_type,
     job_name,
+    longest_of,
     parts,
     resources,
+    warned_before,
 )
 from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, SubmissionError
@@ -68,6 +72,11 @@ REASONS = {
 }
 """What Slurm's words for why a job waits mean."""
 
+_TIME_IS_UP = "time-is-up"
+"""Beside the tasks' folders: Slurm has said that the job's time in it is almost over."""
+
+_AT_ITS_LIMIT = "the time that Slurm gives the job is over"
+
 _TRIES_EVERY = 2.0  # seconds between two tries to submit while the controller is silent
 _LOOKS_EVERY = 0.5  # seconds between two questions for what happened to tasks that say nothing
 
@@ -94,6 +103,7 @@ class SlurmRequest(Request):
         self._note = noted if noted.get("attempt") == job.attempt else {}
         self._tried_at = self._asked_at = float("-inf")
         self._given: dict[str, Allocated] = {}
+        self._ended_at: float | None = None  # the first of its tasks
         state.submit_queue.name(self._id, "slurm")
 
     @property
@@ -146,7 +156,10 @@ class SlurmRequest(Request):
             if number is None:
                 self._note_down(workers=self._workers(), asked=time.time())
                 self._write_tasks()
-                words = arguments(self._spec, self._name)
+                longest = None  # asked for where it matters alone
+                if self._spec.time_limit is not None:
+                    longest = longest_of(self._spec, self._slurm.partitions())
+                words = arguments(self._spec, self._name, longest)
                 number = self._slurm.submit(words, self._script(), lock)
             self._asked_at = time.monotonic()
             self._note_down(number=number)
@@ -225,12 +238,23 @@ class SlurmRequest(Request):
         steps.append(f"{_SRUN} {' : '.join(together)}")
         # Where one step breaks, the others end too: none of their tasks could do without it.
         begun = "\n".join(f"{{ {step} || {{ touch broken; kill 0; }}; }} &" for step in steps)
+        seconds = float(warned_before(self._spec))
+        notice = shlex.quote(json.dumps({"reason": _AT_ITS_LIMIT, "seconds": seconds}))
         return f"""#!/bin/sh
 umask 077
 cd {shlex.quote(str(self._place))} || exit 1
 exec 2>>srun.log
+end_in_time() {{
+    : >{_TIME_IS_UP}
+    for asked in */{ASKED}; do
+        task=${{asked%/*}}
+        printf %s {notice} >"$task/.{NOTICE}" && mv -f "$task/.{NOTICE}" "$task/{NOTICE}"
+        echo TERM >>"$asked"
+    done
+}}
+trap end_in_time USR1
 {begun}
-wait
+until wait; do :; done
 [ ! -e broken ] || exit 1
 for code in */exit; do
     read -r status rest <"$code" || exit 1
@@ -371,17 +395,19 @@ done
         return False
 
     def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:  # noqa: ARG002 - all of it is
-        """Return whether Slurm ended the job: a node failed, or it was preempted."""
+        """Return whether Slurm ended the job: its time, or its node's; it was preempted."""
         if wanted:
             return False
+        if self._is_at_its_limit:
+            return True
         with suppress(ClusterError):
-            return any(job.state in LOST for job in self._found(hurry=True))
+            return any(job.state in LOST or job.preempted for job in self._last())
         return False
 
     def words(self, task: str, *, patient: bool) -> str:  # noqa: ARG002 - Slurm knows at once
         """Return how Slurm says that the job ended, where it was Slurm that ended it."""
         told = {
-            "TIMEOUT": "Slurm ended it at the time limit of its partition",
+            "TIMEOUT": "Slurm ended it at its time limit there",
             "OUT_OF_MEMORY": "Slurm ended it: a task took more memory than it asked for",
             "NODE_FAIL": "its node failed",
             "PREEMPTED": "Slurm preempted it for a job of a higher priority",
@@ -389,9 +415,21 @@ done
             "DEADLINE": "Slurm ended it at its deadline",
         }
         with suppress(ClusterError):
-            found = (told.get(job.state) for job in self._found(hurry=True))
-            return next(filter(None, found), "")
-        return ""
+            states = ["PREEMPTED" if job.preempted else job.state for job in self._last()]
+            if said := next((told[state] for state in states if state in told), ""):
+                return said
+        return _AT_ITS_LIMIT if self._is_at_its_limit else ""
+
+    def _last(self) -> list[SlurmJob]:
+        """Return what Slurm has of this attempt, told after a task of it has ended."""
+        self._ended_at = self._ended_at or time.monotonic()
+        jobs = self._mine(since=self._ended_at, hurry=True)
+        return [job for job in jobs if job.leader == self._number and job.name == self._name]
+
+    @property
+    def _is_at_its_limit(self) -> bool:
+        """Whether the tasks were asked to end since Slurm would have ended them soon."""
+        return (self._place / _TIME_IS_UP).exists()
 
     def signal(self, container: str, *, kill: bool) -> None:
         """Ask a task to end, or kill it, by a word in its folder: that needs no controller."""

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from submarine_engine.clusters.slurm.options import NAMED
 from submarine_engine.config import load_config
 
 if TYPE_CHECKING:
+    from submarine_engine.clusters.slurm.client import Partition
     from submarine_engine.job import JobSpec
+
+WARNED_BEFORE = 60.0
+"""Seconds before Slurm ends a job at its time limit at which its tasks are asked to end, unless it
+has a ``--grace``: time for a checkpoint. Slurm looks every half a minute, and so is earlier.
+"""
+
+_LONGEST_WARNING = 65535  # seconds; sbatch takes no more
+_SPARE = 120.0  # seconds: Slurm's limit counts from the nodes on, and comes after our own
+_MINUTE = 60
 
 NOTE = "slurm.json"
 """In the job's folder: what was asked of Slurm, written before it is asked."""
@@ -36,6 +47,44 @@ def partition_of(spec: JobSpec) -> str | None:
     """
     asked = spec.queue or load_config().value("slurm_partition")
     return str(asked) if asked else None
+
+
+def longest_of(spec: JobSpec, partitions: Iterable[Partition]) -> float | None:
+    """Return the seconds that a job may take in its partition; None for as long as it likes.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    partitions
+        As `Slurm.partitions` tells them.
+    """
+    name = partition_of(spec)
+    for one in partitions:
+        if one.name == name or (name is None and one.is_default):
+            return one.longest
+    return None
+
+
+def warned_before(spec: JobSpec) -> int:
+    """Return how many seconds before Slurm's time limit a job is asked to end; 0 for not at all.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    """
+    grace = WARNED_BEFORE if spec.grace is None else spec.grace
+    return min(math.ceil(grace), _LONGEST_WARNING)
+
+
+def _times(spec: JobSpec, longest: float | None) -> list[str]:
+    """Return how long Slurm gives the job: a scheduler fills gaps with what says so."""
+    if spec.time_limit is None:
+        return []
+    seconds = spec.time_limit + warned_before(spec) + _SPARE
+    seconds = seconds if longest is None else min(seconds, longest)
+    return [f"--time={max(1, math.floor(seconds / _MINUTE))}"]
 
 
 class Part(NamedTuple):
@@ -120,7 +169,7 @@ def gpu_type(spec: JobSpec) -> str | None:
     return str(kind) if kind else None
 
 
-def arguments(spec: JobSpec, name: str) -> list[str]:
+def arguments(spec: JobSpec, name: str, longest: float | None = None) -> list[str]:
     """Return what ``sbatch`` is called with for an attempt of a job.
 
     Parameters
@@ -129,6 +178,8 @@ def arguments(spec: JobSpec, name: str) -> list[str]:
         With as many workers as are asked for.
     name
         What it is called in Slurm, see `job_name`.
+    longest
+        As `longest_of` has it.
     """
     config, words = load_config(), []
     common = [f"--job-name={name}", f"--comment=submarine {spec.name}"]
@@ -143,6 +194,9 @@ def arguments(spec: JobSpec, name: str) -> list[str]:
         common.append(f"--nice={nice}")
     if spec.options.get("exclusive"):
         common.append("--exclusive")
+    common += _times(spec, longest)
+    if before := warned_before(spec):  # the batch script hears it, of the first component alone
+        words.append(f"--signal=B:USR1@{before}")
     for number, part in enumerate(parts(spec)):
         words += [":"] * bool(number) + common + resources(part, gpu_type(spec))
     return words

@@ -42,8 +42,8 @@ def test_the_account_adds_up_while_jobs_come_and_go(cluster):
         cluster.until_running(job)
     assert cluster.holders() == {one.id: 1, two.id: 2}
     assert cluster.total() == total
-    visible = [job.status().tasks[0].gpus for job in (one, two)]
-    assert len({*visible[0], *visible[1]}) == 3  # no GPU is two jobs'
+    tasks = [job.status().tasks[0] for job in (one, two)]
+    assert len({(task.host, gpu) for task in tasks for gpu in task.gpus}) == 3  # none is two jobs'
     gate_one.touch()
     one.wait(180)
     assert cluster.holders() == {two.id: 2}
@@ -57,12 +57,15 @@ def test_who_comes_first_is_served_first(cluster):
     cluster.until_running(first)
     order = cluster.folder / "order"
     script = f"open({str(order)!r}, 'a').write('{{}} ')"
-    jobs = [cluster.submit(script.format(n), gpus=cluster.total()) for n in range(3)]
+    every = cluster.with_gpus(cluster.total())
+    jobs = [cluster.submit(script.format(n), **every) for n in range(3)]
     assert all(job.status().state is JobState.QUEUED for job in jobs)
     gate.touch()
     for job in jobs:
         assert job.wait(180).state is JobState.SUCCEEDED
-    assert order.read_text() == "0 1 2 "
+    began = order.read_text().split()  # each of a job's tasks has written it
+    assert began == sorted(began)
+    assert set(began) == {"0", "1", "2"}
 
 
 def test_a_waiting_job_says_what_it_waits_for(cluster):
@@ -82,7 +85,7 @@ def test_all_of_a_jobs_gpus_or_none(cluster):
     total = cluster.total()
     first, gate = cluster.hold(gpus=1)
     cluster.until_running(first)
-    every = cluster.submit("1", gpus=total)
+    every = cluster.submit("1", **cluster.with_gpus(total))
     until(lambda: every.status().waiting_reason)
     assert every.status().state is JobState.QUEUED
     assert cluster.holders().get(every.id) is None
