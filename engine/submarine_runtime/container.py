@@ -85,7 +85,9 @@ def granted(count: int, node: _socket.socket | Exception | None, program: str) -
         assigned = told.get("assignedGpuDevices") or []
         mine = [device["minorNumber"] for device in assigned if device["containerId"] == me]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        seen = _visible(program) if isinstance(error, _RefusedError) else []
+        # Who speaks TLS hangs up on who does not.
+        refused = isinstance(error, _RefusedError | ConnectionResetError)
+        seen = _visible(program) if refused else []
         if len(seen) >= count:
             return seen if len(seen) == count else _lease(count, seen)
         sys.stderr.write(f"submarine: the node does not say which GPUs are ours: {error}\n")
@@ -105,6 +107,8 @@ def _answer(node: _socket.socket | Exception) -> str:
             answer += piece
     finally:
         node.close()
+    if not answer.startswith(b"HTTP/"):
+        raise _RefusedError("it speaks no plain HTTP")
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(None, 2)[1:2]
     if status != [b"200"]:
@@ -114,7 +118,7 @@ def _answer(node: _socket.socket | Exception) -> str:
 
 
 class _RefusedError(OSError):
-    """The node wants to know who asks, by Kerberos: no ticket goes to a container."""
+    """The node wants to know who asks, by Kerberos or TLS: no ticket goes to a container."""
 
 
 def _visible(program: str) -> list[str]:

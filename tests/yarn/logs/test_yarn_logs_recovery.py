@@ -39,7 +39,7 @@ def over(node, source, tmp_path, monkeypatch):
     monkeypatch.setattr(request, "fetch_aggregated", fetch)
     nodes = [{"nodeHTTPAddress": node.address}]
     manager = SimpleNamespace(application=application, nodes=lambda: nodes)
-    conf = SimpleNamespace(web_user=None, folder=tmp_path)
+    conf = SimpleNamespace(web_user=None, node_tls=None, folder=tmp_path)
     services = SimpleNamespace(rm=manager, conf=conf)
 
     def recover():

@@ -47,6 +47,7 @@ from submarine_engine.clusters.yarn.scheduler import (
     read_nodes,
     read_scheduler,
 )
+from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import BAD, NOTE, OK, Check
@@ -116,6 +117,8 @@ def _ask_manager(
     except ValueError:  # requests' own for what is no JSON is one, too
         return "answers, but not as a ResourceManager does", None, ("", 0.0)
     except requests.RequestException as error:
+        if (wrong := untrusted(error, url)) is not None:
+            return f"cannot be trusted: {wrong.what}; {wrong.fix}", None, ("", 0.0)
         return f"does not answer ({_reason(error)})", None, ("", 0.0)
     state = told(at(info, "clusterInfo", "haState"), 40).lower()
     if not answer.ok or not state:
@@ -172,7 +175,9 @@ def node_page_checks(asked: Questions) -> Iterator[Check]:
     tried = [node for node in asked.nodes() if node.up][:_NODES_TRIED]
     for node in tried:
         try:
-            connection = NodeConnection(node.web, user=asked.conf.web_user, timeout=_TIMEOUT[0])
+            connection = NodeConnection(
+                node.web, user=asked.conf.web_user, timeout=_TIMEOUT[0], tls=asked.conf.node_tls
+            )
             try:
                 answer = connection.get("/ws/v1/node/info")
                 connection.body(_LARGEST_ANSWER)

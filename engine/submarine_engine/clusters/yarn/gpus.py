@@ -25,6 +25,8 @@ from submarine_engine.clusters.yarn.scheduler import (
 from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:
+    import ssl
+
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.job import JobSpec
 
@@ -89,7 +91,7 @@ def cluster_gpus(rm: ResourceManager, home_jobs: Mapping[str, str] | None = None
         return []
     holdings = _holdings(rm) if any(node.used.get(GPU) for node in nodes) else {}
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes))) as pool:
-        told_by = list(pool.map(lambda node: node_devices(node, rm.web_user), nodes))
+        told_by = list(pool.map(lambda node: node_devices(node, rm.web_user, rm.node_tls), nodes))
     jobs = home_jobs or {}
     return [
         gpu
@@ -177,10 +179,10 @@ def gpus_of(container: Mapping[str, object]) -> int:
     return sum(number(one.get("value")) for one in entries if one.get("key") == GPU)
 
 
-def node_devices(node: Node, user: str | None = "") -> Devices:
+def node_devices(node: Node, user: str | None = "", tls: ssl.SSLContext | None = None) -> Devices:
     """Ask a NodeManager for its GPUs; none where it does not answer."""
     try:
-        connection = NodeConnection(node.web, user=user, timeout=_NODE_TIMEOUT)
+        connection = NodeConnection(node.web, user=user, timeout=_NODE_TIMEOUT, tls=tls)
         try:
             connection.get(f"/ws/v1/node/resources/{quote(GPU, safe='')}")
             return read_devices(json.loads(connection.body(_LARGEST_ANSWER)))

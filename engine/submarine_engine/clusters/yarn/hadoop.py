@@ -14,11 +14,14 @@ from xml.etree import ElementTree as ET
 
 from submarine_engine import kerberos
 from submarine_engine.clusters.store import user_name
+from submarine_engine.clusters.yarn.trust import tls_context
 from submarine_engine.config import DEFAULT, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
 from submarine_engine.history import default_home
 
 if TYPE_CHECKING:
+    import ssl
+
     from submarine_engine.installer import HadoopCluster
     from submarine_engine.lifecycle import JobStatus
 
@@ -88,7 +91,10 @@ class HadoopConf:
         self.origin = origin
         self.environment = environment or {}
         self.fingerprint = fingerprint
+        self.ca = ""
+        """Whose certificates its ``https`` pages may have, as `tls_context` has it."""
         self._values = values
+        self._tls: ssl.SSLContext | None = None
 
     def get(self, key: str, default: str = "") -> str:
         """Return a property, its ``${variables}`` filled in; `default` where it is not set."""
@@ -144,6 +150,21 @@ class HadoopConf:
             kerberos.use(self.environment)
             return None
         return self.user
+
+    @property
+    def node_tls(self) -> ssl.SSLContext | None:
+        """What NodeManagers' pages are checked with; None where they speak plain ``http``.
+
+        The ResourceManager gives their addresses without a scheme.
+
+        Raises
+        ------
+        ConfigError
+            `ca` has no certificates.
+        """
+        if self._tls is None and self.get("yarn.http.policy") == "HTTPS_ONLY":
+            self._tls = tls_context(self.ca)
+        return self._tls
 
     @property
     def nodes_show_logs(self) -> bool:
@@ -290,6 +311,9 @@ def read_conf(found: ConfFolder) -> HadoopConf:
         origin=found.origin,
         environment=found.environment,
     )
+    conf.ca = str(load_config().value("yarn_ca") or os.environ.get("REQUESTS_CA_BUNDLE") or "")
+    if conf.ca:
+        tls_context(conf.ca)
     if conf.kerberos:
         login = _login(digest.hexdigest())
         kerberos.use(conf.environment)

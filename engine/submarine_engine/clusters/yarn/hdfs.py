@@ -25,6 +25,7 @@ from submarine_runtime.delegation import VERSION, read_token
 from submarine_engine.clusters.yarn.delegation import Delegation
 from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.clusters.yarn.rest import secure_session
+from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError, SubmissionError
 from submarine_engine.extras import install_extra
 
@@ -188,6 +189,8 @@ def hdfs_error_words(
     kind
         For what HDFS refuses; None for `ClusterError`.
     """
+    if (wrong := untrusted(error, where)) is not None:
+        return wrong
     response = getattr(error, "response", None)
     if response is None and type(error).__module__.startswith(("requests", "urllib3")):
         return ClusterError(f"no answer: {_line(str(error))}", where=where, fix=_SILENT)
@@ -525,7 +528,14 @@ def _open(
     conf: HadoopConf,
     user: str | None,
 ) -> Hdfs:
-    web = kind(node.host, node.port, user=user, kerberos=conf.kerberos, use_https=node.secure)
+    web = kind(
+        node.host,
+        node.port,
+        user=user,
+        kerberos=conf.kerberos,
+        use_https=node.secure,
+        session_verify=conf.ca or True,
+    )
     if conf.kerberos:
         secure_session(conf, web.session)
     try:
@@ -536,6 +546,8 @@ def _open(
         web.session.close()
         if isinstance(error, KerberosError):
             raise
+        if (wrong := untrusted(error, f"HDFS at {node}")) is not None:
+            raise wrong from error
         if isinstance(error, PermissionError) or isinstance(error.__cause__, PermissionError):
             raise
         raise _NotActiveError from error

@@ -33,6 +33,8 @@ from submarine_engine.clusters.yarn.node_pages import NodeConnection, NodeLogs, 
 from submarine_engine.errors import ClusterError, SubmarineError
 
 if TYPE_CHECKING:
+    import ssl
+
     from submarine_engine.clusters.log_mirror import LogSource
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Entry, Hdfs
@@ -165,7 +167,11 @@ class Choice(NamedTuple):
 
 
 def choose_channel(
-    nodes: Sequence[str], hdfs: Callable[[], bool], *, user: str | None = ""
+    nodes: Sequence[str],
+    hdfs: Callable[[], bool],
+    *,
+    user: str | None = "",
+    tls: ssl.SSLContext | None = None,
 ) -> Choice:
     """Find out on which way logs can come from here.
 
@@ -175,12 +181,12 @@ def choose_channel(
         Web addresses of running nodes; a few are tried.
     hdfs
         Tells whether HDFS answers here; asked only where no node does.
-    user
-        As `NodeConnection` has it.
+    user, tls
+        As `NodeConnection` has them.
     """
     silent = ""
     for address in nodes[:3]:
-        wrong = _wrong_with(address, user)
+        wrong = _wrong_with(address, user, tls)
         if not wrong:
             return Choice(Channel.NODES, f"{address} answers")
         silent = silent or wrong
@@ -190,10 +196,10 @@ def choose_channel(
     return Choice(Channel.AFTER, f"{silent}; HDFS cannot be reached either")
 
 
-def _wrong_with(address: str, user: str | None) -> str:
+def _wrong_with(address: str, user: str | None, tls: ssl.SSLContext | None) -> str:
     """Return why a node's pages cannot be used; empty where they can."""
     try:
-        connection = NodeConnection(address, user=user, timeout=_ANSWER)
+        connection = NodeConnection(address, user=user, timeout=_ANSWER, tls=tls)
         status = connection.get("/ws/v1/node/info").status
         connection.close()
     except ClusterError as error:
@@ -493,7 +499,8 @@ class LogTransport:
             return HdfsSource(_Files(self._files), f"{_LOGS}/{job_id}/{container}", container)
         if self.choice().channel is Channel.AFTER:
             return NoSource(container)
-        return NodeSource(NodeLogs(node, user=self._conf.web_user), container)
+        logs = NodeLogs(node, user=self._conf.web_user, tls=self._conf.node_tls)
+        return NodeSource(logs, container)
 
     def shipped(self, job_id: str, container: str) -> dict[str, int]:
         """Return what a container has brought to HDFS so far: sizes by name.
@@ -536,7 +543,12 @@ class LogTransport:
             if self._hdfs() is not None:
                 return Choice(Channel.HDFS, why)
             return Choice(Channel.AFTER, f"{why}; HDFS does not answer")
-        return choose_channel(running, lambda: self._hdfs() is not None, user=self._conf.web_user)
+        return choose_channel(
+            running,
+            lambda: self._hdfs() is not None,
+            user=self._conf.web_user,
+            tls=self._conf.node_tls,
+        )
 
     def _files(self) -> Hdfs:
         hdfs = self._hdfs()

@@ -215,7 +215,7 @@ def read_master_probe(conf: HadoopConf, report: Mapping[str, Any]) -> str | None
         The ResourceManager's of its application.
     """
     container = application_master(report)
-    logs = NodeLogs(str(report.get("amHostHttpAddress")), user=conf.web_user)
+    logs = NodeLogs(str(report.get("amHostHttpAddress")), user=conf.web_user, tls=conf.node_tls)
     until = time.monotonic() + _PROBE_PATIENCE
     try:
         while container and time.monotonic() < until:

@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.clusters.yarn.log_format import LARGEST, Tail, application_of, read_header
+from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError
 from submarine_engine.kerberos import Handshake
+
+if TYPE_CHECKING:
+    import ssl
 
 # One kept connection to a NodeManager's web pages.
 
@@ -37,6 +41,8 @@ class NodeConnection:
         For YARN's simple authentication; empty for none. None where the ticket says who asks.
     timeout
         Seconds to wait for the next bytes of an answer.
+    tls
+        What an ``https`` page is checked with; an address without a scheme is ``https`` then.
 
     Raises
     ------
@@ -44,10 +50,13 @@ class NodeConnection:
         `address` is none.
     """
 
-    def __init__(self, address: str, *, user: str | None, timeout: float) -> None:
+    def __init__(
+        self, address: str, *, user: str | None, timeout: float, tls: ssl.SSLContext | None = None
+    ) -> None:
         wrong = ClusterError(f"{address!r} is not the web address of a node")
         try:
-            parts = urlsplit(address if "://" in address else f"http://{address}")
+            scheme = "http" if tls is None else "https"
+            parts = urlsplit(address if "://" in address else f"{scheme}://{address}")
             host, port = parts.hostname, parts.port
         except ValueError:
             raise wrong from None
@@ -55,6 +64,7 @@ class NodeConnection:
             raise wrong
         self.where = f"node {parts.netloc}"
         self._secure = parts.scheme == "https"
+        self._tls = tls
         self._host: str = host
         self._port = port
         self._user = user
@@ -116,6 +126,8 @@ class NodeConnection:
 
     def silent(self, error: Exception) -> ClusterError:
         """Return the error of a node that does not answer."""
+        if (wrong := untrusted(error, self.where)) is not None:
+            return wrong
         reason = str(error) or type(error).__name__
         return ClusterError(
             f"the node does not answer: {reason}",
@@ -124,8 +136,12 @@ class NodeConnection:
         )
 
     def _connect(self) -> HTTPConnection:
-        kind = HTTPSConnection if self._secure else HTTPConnection
-        connection = kind(self._host, self._port, timeout=min(_CONNECT, self._timeout))
+        patience = min(_CONNECT, self._timeout)
+        connection = (
+            HTTPSConnection(self._host, self._port, timeout=patience, context=self._tls)
+            if self._secure
+            else HTTPConnection(self._host, self._port, timeout=patience)
+        )
         connection.connect()
         connection.sock.settimeout(self._timeout)
         return connection
@@ -201,10 +217,19 @@ class NodeLogs:
         As `NodeConnection` has it.
     timeout
         Seconds to wait for the next bytes of an answer.
+    tls
+        As `NodeConnection` has it.
     """
 
-    def __init__(self, address: str, *, user: str | None = "", timeout: float = 10.0) -> None:
-        self._connection = NodeConnection(address, user=user, timeout=timeout)
+    def __init__(
+        self,
+        address: str,
+        *,
+        user: str | None = "",
+        timeout: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._connection = NodeConnection(address, user=user, timeout=timeout, tls=tls)
         self._sizes: dict[tuple[str, str], int] = {}
         self._slack = _LEAST_SLACK
         self._tail: Tail | None = None

@@ -97,6 +97,14 @@ DECLARED = Declared(
             example="false",
         ),
         Key(
+            name="yarn_ca",
+            help="Certificates (PEM) of who certifies the https pages of YARN and HDFS; unset: "
+            "REQUESTS_CA_BUNDLE, else whom this machine trusts.",
+            default=lambda: None,
+            read=read_path,
+            example='"/etc/hadoop/ca.pem"',
+        ),
+        Key(
             name="yarn_idle",
             help="Seconds after which a notebook's warm application on YARN ends, once idle.",
             default=lambda: 900.0,

@@ -404,7 +404,8 @@ def _has_forgotten(services: Services, container: TaskRun) -> bool:
 
 def _ask_node(services: Services, address: str, path: str) -> Any:  # noqa: ANN401 - as JSON has it
     """Return what a node answers; None where it does not, or answers nonsense."""
-    connection = NodeConnection(address, user=services.conf.web_user, timeout=_NODE)
+    conf = services.conf
+    connection = NodeConnection(address, user=conf.web_user, timeout=_NODE, tls=conf.node_tls)
     try:
         connection.get(path)
         return json.loads(connection.body(_LARGEST))

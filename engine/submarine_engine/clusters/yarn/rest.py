@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from submarine_engine import kerberos
+from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError, KerberosError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def new_session(conf: HadoopConf) -> requests.Session:
     session = requests.Session()
     session.trust_env = False  # a proxy for the outside has no way to the cluster
     session.headers["Accept"] = "application/json"
+    session.verify = conf.ca or True
     if conf.kerberos:
         secure_session(conf, session)
     return session
@@ -76,6 +78,7 @@ class ResourceManager:
         self._urls = list(conf.rm_urls)
         self.user = conf.user
         self.web_user = conf.web_user
+        self.node_tls = conf.node_tls
 
     @property
     def url(self) -> str:
@@ -193,7 +196,7 @@ def listed(holder: Any, name: str) -> list[dict[str, Any]]:  # noqa: ANN401 - a 
 
 
 def _unreachable(url: str, error: requests.RequestException) -> ClusterError:
-    return ClusterError(
+    return untrusted(error, url) or ClusterError(
         "the ResourceManager does not answer",
         where=url,
         fix="see whether it runs (submarine doctor --cluster yarn), and whether HADOOP_CONF_DIR "

@@ -5,7 +5,6 @@ Imported late: fsspec and requests come with the extra ``yarn``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from io import FileIO
 from typing import Any, BinaryIO
@@ -38,7 +37,6 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
         self.kerb = secure
         # A proxy of the environment leads out of the cluster, never into it.
         self.session.trust_env = False
-        self.session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or True
         for scheme in ("http://", "https://"):
             self.session.mount(scheme, _Impatient())
 
