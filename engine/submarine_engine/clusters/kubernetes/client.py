@@ -74,7 +74,14 @@ def find_config() -> tuple[Path, ...]:
     if paths := os.environ.get("KUBECONFIG"):
         return tuple(Path(path).expanduser() for path in paths.split(os.pathsep) if path)
     default = Path(named) if named else Path("~/.kube/config").expanduser()
-    return (default,) if named or default.exists() else ()
+    if named or default.exists():
+        return (default,)
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return ()
+    from submarine_engine.installer.kubernetes.cluster import running_kubeconfig  # noqa: PLC0415 - most have a file
+
+    own = running_kubeconfig(settings.value("home"))
+    return (own,) if own is not None else ()
 
 
 class Kubernetes:
@@ -113,7 +120,8 @@ class Kubernetes:
             raise ConfigError(
                 "there is no kubeconfig",
                 where="~/.kube/config",
-                fix="let KUBECONFIG name the file by which kubectl finds your cluster",
+                fix="let KUBECONFIG name the file by which kubectl finds your cluster, or start one by"
+                " submarine cluster up kubernetes",
             )
         where = os.pathsep.join(map(str, self._files))
         if missing := [path for path in self._files if not path.is_file()]:
