@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -26,10 +27,12 @@ from submarine_engine.clusters.kubernetes.manifest import (
 from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
-from submarine_engine.history import JobPaths
+from submarine_engine.history import JobPaths, is_job_id, read_json
+from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
+    from submarine_engine.clusters.backend import KeeperFolder
     from submarine_engine.clusters.kubernetes.request import KubernetesRequest
     from submarine_engine.clusters.kubernetes.state import Node
     from submarine_engine.job import JobSpec, Role
@@ -195,6 +198,22 @@ class KubernetesBackend(Backend):
             )
             for host in hosts
         ]
+
+    def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:  # noqa: ARG002 - as others need it
+        """Delete the pods that former keepers could not: of jobs that are over, or are gone."""
+        threading.Thread(target=self._sweep, daemon=True).start()
+
+    def _sweep(self) -> None:
+        with suppress(ClusterError):
+            for told in self.api.pods(f"{OWNER}={self.state.owner}"):
+                paths = JobPaths(self.home, str(told["metadata"]["labels"].get(JOB)))
+                if not is_job_id(paths.job_id):
+                    continue
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    summary = read_json(paths.status)
+                    is_over = summary is not None and JobState(str(summary["state"])).final
+                    if is_over or not paths.root.exists():
+                        self.api.delete(told["metadata"]["name"], grace=1)
 
     def request(self, job: KeptJob) -> KubernetesRequest:
         """Return what asks for a job and follows it."""

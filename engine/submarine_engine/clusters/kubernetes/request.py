@@ -54,6 +54,9 @@ _NODES_WITHIN = 900.0
 _IMAGE_WITHIN = 120.0
 """Seconds for which an image that cannot be pulled is tried: a registry may be away for a while."""
 
+_OVERDUE = 30.0
+"""Seconds after a pod's grace in which its node has to end it: a node that is gone never does."""
+
 _GRACE = 1  # seconds for what is ended without more ado; 0 would forget pods that still run
 _OOM = "137 oom\n"
 
@@ -78,6 +81,7 @@ class KubernetesRequest(Request):
         self._tried_at = self._asked_at = float("-inf")
         self._given: dict[str, Allocated] = {}
         self._last: dict[str, Pod] = {}  # by task, as it was seen last
+        self._ending: dict[str, float] = {}  # since when each pod is seen to end
         self._files: dict[str, PodFiles] = {}
         self._sources: dict[str, PodSource] = {}
         self._brought: set[str] = set()
@@ -221,6 +225,9 @@ class KubernetesRequest(Request):
         found = self._state.pods(since=max(since, self._asked_at), hurry=hurry)
         mine = {task: found[name] for task, name in self._names.items() if name in found}
         self._last.update(mine)
+        for pod in mine.values():
+            if pod.ending:
+                self._ending.setdefault(pod.name, time.monotonic())
         if not self._note.get("withdrawn") and not self._note.get("turning"):
             # Somebody has deleted one by hand: what the cluster itself ends says so.
             self._stopped = self._stopped or any(
@@ -409,10 +416,20 @@ class KubernetesRequest(Request):
         """Return the pods that hold something."""
         if not self._names:
             return Counted(frozenset(), over=True)
-        pods = self._pods(hurry=True)
+        found = self._pods(hurry=True)
+        pods = {task: pod for task, pod in found.items() if not self._forget_overdue(pod)}
         held = {pod.name for pod in pods.values() if pod.node and not pod.final}
         over = all(pod.final for pod in pods.values())
         return Counted(held, over=over and (bool(self._note.get("created")) or not pods))
+
+    def _forget_overdue(self, pod: Pod) -> bool:
+        """Have a pod forgotten that its node does not end; whether it is one."""
+        since = self._ending.get(pod.name)
+        grace = float(pod.told["metadata"].get("deletionGracePeriodSeconds") or 0)
+        if since is None or pod.final or time.monotonic() - since < grace + _OVERDUE:
+            return False
+        self._state.api.delete(pod.name, grace=0)
+        return True
 
     @property
     def stopped(self) -> bool:
@@ -465,7 +482,9 @@ class KubernetesRequest(Request):
             return
         self._note_down(withdrawn=True, created=True)
         left = {
-            task: pod for task, pod in self._pods(since=time.monotonic()).items() if not pod.final
+            task: pod
+            for task, pod in self._pods(since=time.monotonic()).items()
+            if not (pod.final or self._forget_overdue(pod))
         }
         for pod in left.values():
             self._state.api.delete(pod.name, grace=_GRACE)
@@ -475,7 +494,7 @@ class KubernetesRequest(Request):
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages to the tasks' folders in their pods, and return the tasks' own."""
         said = {}
-        for task in self._names:
+        for task in messages or self._names:  # of none who is not asked: it may be out of reach
             source = self._sources.get(task)
             if task in self._brought and not (source is not None and source.is_home):
                 said[task] = self._reach(task).exchange(messages.get(task, {}))
