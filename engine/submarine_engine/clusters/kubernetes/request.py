@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.pod import ROOT
+from submarine_runtime.saving import PLACE
 from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
@@ -228,7 +229,7 @@ class KubernetesRequest(Request):
         for pod in mine.values():
             if pod.ending:
                 self._ending.setdefault(pod.name, time.monotonic())
-        if not self._note.get("withdrawn") and not self._note.get("turning"):
+        if not any(self._note.get(ours) for ours in ("withdrawn", "turning", "killed")):
             # Somebody has deleted one by hand: what the cluster itself ends says so.
             self._stopped = self._stopped or any(
                 pod.ending and not pod.final and not pod.is_lost for pod in mine.values()
@@ -306,7 +307,7 @@ class KubernetesRequest(Request):
         role = next(role for role in spec.roles if task in role.tasks)
         environment = job_environment(
             {"HOME": f"{ROOT}/user", **job.launch["outer"]},
-            {**spec.env, **noted_values(job.paths.root)},
+            {PLACE: f"{ROOT}/user", **spec.env, **noted_values(job.paths.root)},
             job_id=self._id,
             task=TaskPaths(task_root),
             vcores=role.resources.vcores,
@@ -470,6 +471,7 @@ class KubernetesRequest(Request):
         except ClusterError:
             if not kill:
                 raise
+            self._note_down(killed=True)  # it was nobody else who has deleted the pod
             self._state.api.delete(container, grace=_GRACE)
 
     def _task_of(self, container: str) -> str:
