@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.pod import ROOT
-from submarine_runtime.saving import PLACE
 from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
@@ -307,7 +306,7 @@ class KubernetesRequest(Request):
         role = next(role for role in spec.roles if task in role.tasks)
         environment = job_environment(
             {"HOME": f"{ROOT}/user", **job.launch["outer"]},
-            {PLACE: f"{ROOT}/user", **spec.env, **noted_values(job.paths.root)},
+            {**spec.env, **noted_values(job.paths.root)},
             job_id=self._id,
             task=TaskPaths(task_root),
             vcores=role.resources.vcores,
