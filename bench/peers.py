@@ -34,12 +34,14 @@ def own_home(folder: Path, gpus: int = 0) -> Iterator[Path]:
         os.environ.update(before)
 
 
-def submit(source: str, *, gpus: int = 0, name: str = "bench", workers: int = 1) -> Job:
+def submit(
+    source: str, *, gpus: int = 0, name: str = "bench", workers: int = 1, cluster: str = "local"
+) -> Job:
     """Submit the source as a cell would be."""
-    cluster = open_cluster()
+    seam = open_cluster(cluster)
     bundle = build(Cell(number=1, source=source), [], {})
     spec = JobSpec(name=name, roles=(Role(count=workers, resources=Resources(gpus=gpus)),))
-    return Job(cluster, cluster.submit(spec, bundle, workdir=Path.cwd()))
+    return Job(seam, seam.submit(spec, bundle, workdir=Path.cwd()))
 
 
 def first_line(job: Job) -> float:

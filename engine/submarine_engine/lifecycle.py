@@ -335,10 +335,10 @@ def _(event: Started, status: JobStatus) -> JobStatus:
         return status
     # Another number of GPUs than was granted is nobody's to say but the cluster's.
     gpus = event.gpus if len(event.gpus) == len(task.gpus) else task.gpus
-    # A node whose clock is behind tells of a moment at which the task held nothing yet.
-    at = task.held if task.held and event.at.mono < task.held.mono else event.at
-    running = replace(task, state=TaskState.RUNNING, busy=at, gpus=gpus, clock=event.clock)
-    return replace(_with(status, running), state=JobState.RUNNING, started=status.started or at)
+    running = replace(task, state=TaskState.RUNNING, busy=event.at, gpus=gpus, clock=event.clock)
+    return replace(
+        _with(status, running), state=JobState.RUNNING, started=status.started or event.at
+    )
 
 
 @_apply.register

@@ -96,9 +96,9 @@ def broken(slurm_of_its_own, tmp_path, monkeypatch):
     folder.mkdir()
     place = SlurmPlace("slurm", home, folder, largest=2)
     yield place
-    slurm_of_its_own.up()
-    for node in ("n1", "n2"):
+    for node in ("n1", "n2"):  # before all else: no node that is drained is ready for jobs
         scontrol("update", f"nodename={node}", "state=resume", check=False)
+    slurm_of_its_own.up()
     place.clean_up()
     left = end_processes_of(home, PATIENCE)
     assert not left, f"left running: {left}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -89,6 +90,8 @@ class Container(TaskRun):
         self._peeks = 0
         self._exit: int | None = None
         self._noted = False
+        self._given_at = 0.0
+        self._ahead = 0.0  # seconds that the node's clock is ahead of this one, as far as it shows
         self._progress = b""  # as it was said last
         self._source: LogSource | None = None
         self._mirror: LogMirror | None = None
@@ -97,6 +100,7 @@ class Container(TaskRun):
     def give(self, found: Allocated) -> None:
         """Follow what the cluster gave, and read its files from now on."""
         super().give(found)
+        self._given_at = found.began
         if self._request is not None:
             self.see(self._request.source(found))
 
@@ -212,7 +216,8 @@ class Container(TaskRun):
         marks = outcome.pop("marks", {})
         with suppress(LookupError, OverflowError, TypeError, ValueError):
             # The node's monotonic clock means nothing here; its wall clock does.
-            outcome["returned_at"][1] = here(float(outcome["returned_at"][0])).mono
+            wall = float(outcome["returned_at"][0]) - self._ahead
+            outcome["returned_at"] = [wall, here(wall).mono]
         make_private(self.files.results)
         entries = [outcome.get("result"), *dict(outcome.get("outputs") or {}).values()]
         if outcome.get("home"):
@@ -312,7 +317,12 @@ class Container(TaskRun):
         return None
 
     def _begin(self, told: Mapping[str, Any]) -> list[Event]:
-        self.started = here(float(told["at"][0]))
+        # No task begins before its container is given, nor after it is seen. A node that says so
+        # has another clock, and would have the job's time limit come an hour too early.
+        wall = float(told["at"][0])
+        possible = max(self._given_at, min(wall, time.time()))
+        self._ahead = wall - possible
+        self.started = here(possible)
         gpus = tuple(str(gpu)[:100] for gpu in told.get("gpus") or ())
         clock = None
         with suppress(*SPOILT, LookupError):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _LOOKS_EVERY = 0.5  # seconds
 _WORK = 20  # times what an answer took: the controller works for us a twentieth of its time at most
+_FEW = 50  # jobs: an answer about no more costs the controller little, however slow we read it
 _BUSY_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 
@@ -55,8 +56,9 @@ class JobTable:
         """
         with self._lock:
             pause = self._took * _WORK
+            soon = self._took if len(self._jobs) <= _FEW else pause
             age = time.monotonic() - self._asked_at
-            if self._asked_at < since or age > (pause if hurry else max(pause, _LOOKS_EVERY)):
+            if self._asked_at < since or age > (soon if hurry else max(pause, _LOOKS_EVERY)):
                 began = time.monotonic()
                 self._jobs = self._slurm.jobs(mine=self._mine)
                 self._asked_at, self._took = began, time.monotonic() - began
