@@ -180,7 +180,7 @@ def calls(folder: Path) -> Figure:
             time.sleep(0.05)
         jobs = [submit("1", gpus=1, cluster="slurm")]
         alone = asked_in_a_minute(jobs)
-        with ThreadPoolExecutor(8) as pool:
+        with ThreadPoolExecutor(4) as pool:
             jobs += pool.map(lambda _: submit("1", gpus=1, cluster="slurm"), range(QUEUED - 1))
         many = asked_in_a_minute(jobs)
         subprocess.run(["scancel", f"--user={os.getuid()}"], check=True)

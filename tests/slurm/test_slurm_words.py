@@ -243,6 +243,26 @@ def test_images_are_refused_before_slurm_is_asked(programs, tmp_path):
         SlurmBackend(tmp_path).check(JobSpec(docker_image="x"))
 
 
+def test_what_a_cluster_is_made_of_is_asked_again_where_a_job_would_be_refused(programs, tmp_path):
+    asked, name = tmp_path / "asked", tmp_path / "name"
+    name.write_text("gpu")
+    programs(
+        "scontrol",
+        f'echo "$*" >>{asked}\n'
+        f'echo "NodeName=n1 Gres=gpu:2 Partitions=$(cat {name}) CPUTot=4 RealMemory=100"\n'
+        f'echo "PartitionName=$(cat {name}) Default=YES MaxTime=UNLIMITED"',
+    )
+    backend = SlurmBackend(tmp_path)
+    for _ in range(3):
+        backend.check(JobSpec(queue="gpu"))
+    assert len(asked.read_text().splitlines()) == 2  # its nodes, and its partitions
+    name.write_text("new")
+    backend.check(JobSpec(queue="new"))
+    assert len(asked.read_text().splitlines()) == 4
+    with pytest.raises(UnsupportedError, match="no partition 'gpu'"):
+        backend.check(JobSpec(queue="gpu"))
+
+
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):
     with pytest.raises(CommandError, match="longer than 107 bytes"):
         SlurmCluster(tmp_path / ("x" * 100))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
@@ -18,6 +20,7 @@ from submarine_engine.clusters.saving import FolderStorage, FolderTarget, Messag
 from submarine_engine.clusters.slurm.client import (
     FINAL,
     Node,
+    Partition,
     Slurm,
     find_conf,
 )
@@ -53,6 +56,17 @@ _INHERITED = (
 """What tasks have of the submitter's environment: none of it is a secret."""
 
 _NOTHING = "#!/bin/sh\n"
+_SHAPE_HOLDS = 60.0  # seconds: each question is a tenth of what a job takes to begin
+
+
+class _Shape(NamedTuple):
+    """What a cluster is made of: that hardly ever changes."""
+
+    nodes: list[Node]
+    partitions: list[Partition]
+
+
+_shapes: dict[Path, tuple[float, _Shape]] = {}  # by configuration: when it was told, and what
 _WOULD_WAIT = ("not available", "nodes required", "reserved for jobs")
 
 
@@ -110,19 +124,20 @@ class SlurmBackend(Backend):
         both = zip(spec.roles, one, strict=True)
         roles = tuple(new if r.resources.gpus is None else r for r, new in both)
         spec = replace(spec, roles=roles)
-        partition, nodes = partition_of(spec), self.slurm.nodes()
-        known = self.slurm.partitions()
-        if partition is not None and partition not in (names := [one.name for one in known]):
-            raise UnsupportedError(
-                f"Slurm has no partition {partition!r}",
-                where="--queue" if spec.queue else "slurm_partition",
-                fix=f"choose one of {', '.join(names)}",
-            )
-        usable = [node for node in nodes if partition is None or partition in node.partitions]
-        for role in spec.roles:
-            _check_size(role, usable)
-        self._try_out(spec, longest_of(spec, known))
+        try:
+            longest = _check_shape(spec, self._shape())
+        except (UnsupportedError, ResourcesError):  # the cluster may be another one by now
+            longest = _check_shape(spec, self._shape(fresh=True))
+        self._try_out(spec, longest)
         return spec
+
+    def _shape(self, *, fresh: bool = False) -> _Shape:
+        """Return what the cluster is made of, as it was a minute ago at most."""
+        asked_at, shape = _shapes.get(self.slurm.conf, (-math.inf, None))
+        if shape is None or fresh or time.monotonic() - asked_at > _SHAPE_HOLDS:
+            shape = _Shape(self.slurm.nodes(), self.slurm.partitions())
+            _shapes[self.slurm.conf] = time.monotonic(), shape
+        return shape
 
     def _try_out(self, spec: JobSpec, longest: float | None) -> None:
         """Have Slurm itself say what is wrong: an account, a limit, a constraint."""
@@ -207,6 +222,21 @@ class SlurmBackend(Backend):
             if job.name.startswith(prefix) and job.state not in FINAL:
                 with suppress(ClusterError):
                     self.slurm.cancel(job.leader)
+
+
+def _check_shape(spec: JobSpec, shape: _Shape) -> float | None:
+    """Refuse what fits no node of the job's partition; return how long that lets a job run."""
+    partition, known = partition_of(spec), [one.name for one in shape.partitions]
+    if partition is not None and partition not in known:
+        raise UnsupportedError(
+            f"Slurm has no partition {partition!r}",
+            where="--queue" if spec.queue else "slurm_partition",
+            fix=f"choose one of {', '.join(known)}",
+        )
+    usable = [node for node in shape.nodes if partition is None or partition in node.partitions]
+    for role in spec.roles:
+        _check_size(role, usable)
+    return longest_of(spec, shape.partitions)
 
 
 def _check_size(role: Role, nodes: Sequence[Node]) -> None:
