@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from submarine_engine.clusters.backend import SubmitQueue
 from submarine_engine.clusters.slurm.backend import SlurmBackend
 from submarine_engine.clusters.slurm.client import (
     Partition,
@@ -17,6 +19,7 @@ from submarine_engine.clusters.slurm.client import (
     read_time,
 )
 from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
+from submarine_engine.clusters.slurm.state import SlurmState
 from submarine_engine.errors import (
     ClusterError,
     CommandError,
@@ -261,6 +264,16 @@ def test_what_a_cluster_is_made_of_is_asked_again_where_a_job_would_be_refused(p
     assert len(asked.read_text().splitlines()) == 4
     with pytest.raises(UnsupportedError, match="no partition 'gpu'"):
         backend.check(JobSpec(queue="gpu"))
+
+
+def test_however_many_jobs_wait_the_nodes_are_asked_for_once(programs, tmp_path):
+    asked = tmp_path / "asked"
+    programs("scontrol", f"echo asked >>{asked}; sleep 0.3; echo NodeName=n1 Gres=gpu:2")
+    state = SlurmState(Slurm(), tmp_path, SubmitQueue())
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: state.nodes(), range(8)))
+    assert [[node.gpus for node in nodes] for nodes in found] == [[2]] * 8
+    assert asked.read_text() == "asked\n"
 
 
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):

@@ -84,6 +84,7 @@ class SlurmState:
         self.mine = JobTable(slurm, mine=True)
         self.all = JobTable(slurm, mine=False)
         self._tasks = tasks
+        self._lock = threading.Lock()
         self._nodes: tuple[float, list[Node]] = (-math.inf, [])
 
     def place(self, job_id: str, attempt: int) -> Path:
@@ -92,11 +93,12 @@ class SlurmState:
 
     def nodes(self) -> list[Node]:
         """Return the nodes, as `Slurm.nodes`; an answer holds for a second."""
-        asked_at, nodes = self._nodes
-        if time.monotonic() - asked_at > _BUSY_FOR:
-            nodes = self.slurm.nodes()
-            self._nodes = time.monotonic(), nodes
-        return nodes
+        with self._lock:  # all jobs that wait look at once: one of them asks
+            asked_at, nodes = self._nodes
+            if time.monotonic() - asked_at > _BUSY_FOR:
+                nodes = self.slurm.nodes()
+                self._nodes = time.monotonic(), nodes
+            return nodes
 
     def free(self, *, since: float = -math.inf) -> dict[str, int]:
         """Return how many GPUs each usable node has free; raises as `Slurm.jobs`.
