@@ -26,6 +26,7 @@ from html import escape
 from http import HTTPStatus
 from http.client import responses
 from http.cookiejar import CookieJar
+from inspect import isawaitable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -181,7 +182,9 @@ class Proxy(JupyterHandler):
         if self._keyed:
             self._let_the_page_ask()
         elif not self._finished:
-            await self._known()
+            knowing = self._known()
+            if isawaitable(knowing):  # it is none where who asks is led to the login
+                await knowing
         if self._finished:
             return
         asks = self.request.method in {"GET", "HEAD"}
@@ -422,6 +425,8 @@ class _Answer(HTTPMessageDelegate):
         if code == HTTPStatus.SWITCHING_PROTOCOLS and self._upgrades:
             self.headers = HTTPHeaders(_only(headers, _SOCKET_ANSWERED))
             self.tunnel = self._there.detach()
+        elif not re.fullmatch(r"[0-9]{0,18}", headers.get("Content-Length", ""), re.ASCII):
+            self._there.close()  # two lengths, or none that a browser could be told
         elif code >= HTTPStatus.OK:
             self.began = True
             handler.begin_answer(code, headers)
