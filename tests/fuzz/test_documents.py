@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def spoilt(draw, document):
         elif what == "deep":
             holder[key] = "DEEP"
         else:
-            holder[key] = draw(VALUES)
+            holder[key] = deepcopy(draw(VALUES))  # the next round may write in it
     said = json.dumps(document).encode().replace(b'"DEEP"', b"[" * 20_000 + b"]" * 20_000)
     if draw(st.integers(0, 4)) == 0:
         at = draw(st.integers(0, len(said)))
@@ -212,6 +213,8 @@ def test_whatever_others_have_told_the_machine_is_passed_over_or_waited_for(tmp_
     whole = {"gpus": 1, "pool": ["0", "1"], "jobs": 1, "served": 0.0, "since": 1.0, "home": "/h"}
     told = {"job": new_job_id(), "home": "/h"}
 
+    @example(json.dumps({**whole, "gpus": float("inf")}).encode(), b"{}", "0.1")
+    @example(json.dumps({**whole, "jobs": float("inf")}).encode(), b"{}", "0.1")
     @given(spoilt(whole), spoilt(told), st.sampled_from(["0.1", "0.0", "../0.1", "0.999999999"]))
     def look(waits, holds, name):
         path = tmp_path / "waiting" / f"1-{secrets.token_hex(6)}-0"

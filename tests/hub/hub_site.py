@@ -14,10 +14,12 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import requests
 import websocket
+from lab_driver import wait_restored
 from submarine_engine.clusters.local.shared import VARIABLE
 
 from tests.jobs import LIMIT, until
@@ -37,6 +39,7 @@ c.JupyterHub.authenticator_class = "dummy"
 c.DummyAuthenticator.password = {password!r}
 c.Authenticator.allow_all = True
 c.LocalAuthenticator.create_system_users = False
+c.JupyterHub.allow_named_servers = True
 c.Spawner.cmd = [{server!r}]
 c.Spawner.args = ["--LabApp.expose_app_in_browser=True"]
 c.Spawner.environment.update({environment!r})
@@ -143,11 +146,18 @@ class Hub:
         ask = session.request if session else requests.request
         return ask(method, self.url + path, timeout=LIMIT, allow_redirects=False).status_code
 
-    def person(self, name: str) -> Person:
-        """Let a user of the machine in: a token of their own, and their server, started."""
-        self.ask("POST", f"/users/{name}")
-        token = self.ask("POST", f"/users/{name}/tokens", json={"note": "tests"}).json()["token"]
-        person = Person(self, name, token)
+    def knows(self, name: str) -> bool:
+        """Return whether a user has been there."""
+        users = self.ask("GET", "/users").json()
+        return any(one["name"] == name for one in users)
+
+    def person(self, name: str, server: str = "") -> Person:
+        """Let a user of the machine in: a token of their own, and a server of theirs, started."""
+        user = f"/users/{quote(name, safe='')}"
+        if not self.knows(name):
+            self.ask("POST", user)
+        token = self.ask("POST", f"{user}/tokens", json={"note": "tests"}).json()["token"]
+        person = Person(self, name, token, server)
         person.start()
         return person
 
@@ -162,22 +172,31 @@ class Hub:
 class Person:
     """A user of the Hub, by a token: what a program of theirs can do."""
 
-    def __init__(self, hub: Hub, name: str, token: str) -> None:
-        self.hub, self.name = hub, name
-        self.base = f"/user/{name}/"
+    def __init__(self, hub: Hub, name: str, token: str, server: str = "") -> None:
+        self.hub, self.name, self.server = hub, name, server
+        # As JupyterHub writes names into addresses: their own characters but for @ and ~.
+        self.base = f"/user/{quote(name, safe='@~')}/" + (f"{quote(server)}/" if server else "")
+        self._user = f"/users/{quote(name, safe='')}"
         self.session = requests.Session()
         self.session.trust_env = False
         self.session.headers["Authorization"] = f"token {token}"
 
     def start(self) -> None:
         """Start this user's Jupyter server, and wait until it answers."""
-        self.hub.ask("POST", f"/users/{self.name}/server")
-        until(lambda: self.hub.ask("GET", f"/users/{self.name}").json()["servers"][""]["ready"])
+        self.hub.ask("POST", self._user + self._place)
+        until(lambda: self._servers()[self.server]["ready"])
 
     def stop(self) -> None:
         """Stop it."""
-        self.hub.ask("DELETE", f"/users/{self.name}/server")
-        until(lambda: not self.hub.ask("GET", f"/users/{self.name}").json()["servers"])
+        self.hub.ask("DELETE", self._user + self._place)
+        until(lambda: self.server not in self._servers())
+
+    @property
+    def _place(self) -> str:
+        return f"/servers/{quote(self.server)}" if self.server else "/server"
+
+    def _servers(self) -> dict:
+        return self.hub.ask("GET", self._user).json()["servers"]
 
     def ask(self, method: str, path: str, **options) -> requests.Response:
         """Ask for a path of the Hub's address; redirections are shown, not followed."""
@@ -195,6 +214,18 @@ class Person:
         answer = self.ask("POST", f"{self.base}api/kernels", json={"name": "python3"})
         assert answer.status_code == requests.codes.created, answer.text
         return Kernel(self, answer.json()["id"])
+
+
+class LabThere:
+    """JupyterLab of a person's server, for a page that has logged in to the Hub."""
+
+    def __init__(self, person: Person) -> None:
+        self.url, self.token = f"{person.hub.url}{person.base}", ""
+
+    def show(self, page, *, reset: bool = True) -> None:
+        """Show it, as `lab_driver.Lab` does."""
+        page.goto(f"{self.url}lab{'?reset' if reset else ''}")
+        wait_restored(page)
 
 
 class Kernel:

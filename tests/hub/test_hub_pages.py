@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 from lab_driver import LIMIT
 
 from tests.browser.panels import Panel
 from tests.browser.test_lab_port import SERVES
-from tests.hub.hub_site import LEAVES, job_of
+from tests.hub.hub_site import LEAVES, LabThere, job_of
 from tests.jobs import until
 
 pytestmark = pytest.mark.long
@@ -35,10 +34,10 @@ def page(browser, hub, alice):
     context.close()
 
 
-def test_the_panel_shows_jobs_below_the_prefix(page, hub, alice, alices):
+def test_the_panel_shows_jobs_below_the_prefix(page, alice, alices):
     alices.run(LEAVES)
     job = job_of(alice, "leaves")
-    panel = Panel(SimpleNamespace(url=f"{hub.url}{alice.base}", token=""), page).open()
+    panel = Panel(LabThere(alice), page).open()
     panel.row(job, "succeeded")
     panel.wait_for_free("2/2")
     assert panel.errors == []

@@ -22,7 +22,7 @@ def test_what_one_user_holds_another_is_not_given(alice, bob, gate):
     alice.until(held, "running")
     one = bob.submit("import os; print(os.environ['CUDA_VISIBLE_DEVICES'])\n", 1)
     bob.until(one, "succeeded")
-    assert "\n3\n" in f"\n{bob.program('job', 'logs', one)[1]}"
+    assert bob.log(one) == "3\n"
     two = bob.submit("", 2)
     bob.until_waits(two, f"3 of 4 GPUs are {alice.name}'s; you are next")
     code, text = bob.program("gpus")
@@ -46,7 +46,7 @@ def test_users_take_turns(alice, bob, gate):
     began = []
     for user, job in theirs:
         user.until(job, "succeeded")
-        began.append((float(user.program("job", "logs", job)[1]), user.name))
+        began.append((float(user.log(job)), user.name))
     names = [name for _, name in sorted(began)]
     assert names[:2] == [bob.name, alice.name]
     assert {names[2], names[3]} == {bob.name, alice.name}
@@ -97,8 +97,8 @@ def test_an_owner_sees_all_and_ends_what_he_must(alice, bob, gate, root):
     told = root("machine", "list")[1]
     assert told.count(job) == 4
     assert told.count(alice.name) == 4
-    assert job not in bob.program("machine", "list")[1]
-    assert bob.program("machine", "end", alice.name, job, "--reason", "mine")[0] != 0
+    assert job not in bob.command("machine", "list")[1]
+    assert bob.command("machine", "end", alice.name, job, "--reason", "mine")[0] != 0
     code, told = root("machine", "end", alice.name, job)
     assert code != 0
     assert "told why" in told
@@ -181,26 +181,26 @@ def test_who_is_no_member_is_told_so(place, alice):
     told = carol.told("submit('')")
     assert f"{carol.name} is no member of it" in told["text"]
     carol.until(carol.submit("print(1)\n", 0), "succeeded")
-    code, text = carol.program("doctor")
+    code, text = carol.command("doctor")
     assert "which you are no member of" in text
     assert code != 0
-    told = alice.program("doctor")[1]
+    told = alice.command("doctor")[1]
     assert "one queue for the group" in told
     assert "sets nothing" not in told
 
 
 def test_without_it_a_user_is_told_that_others_are_not_known(place, alice, bob, tmp_path):
-    known = "from submarine_engine.clusters import machine; machine._people = None\n"
-    assert alice.do(f"{known}result = cluster.not_known()") == ""
     bob.do("pass")  # a process of his is here
-    nowhere = f"os.environ['SUBMARINE_MACHINE_FOLDER'] = {str(tmp_path / 'none')!r}\n"
+    told = "other users' jobs are not known"
+    elsewhere = tmp_path / "none"
+    assert told not in alice.command("doctor")[1]
+    assert alice.do("result = cluster.not_known()") == ""
+    assert told in alice.command("doctor", machine=elsewhere)[1]
+    alice.do(f"os.environ['SUBMARINE_MACHINE_FOLDER'] = {str(elsewhere)!r}")
     try:
-        told = alice.do(f"{nowhere}{known}result = cluster.not_known()")
+        assert alice.do("result = cluster.not_known()") == told
     finally:
         alice.do(f"os.environ['SUBMARINE_MACHINE_FOLDER'] = {str(place.machine)!r}")
-    assert told == "other users' jobs are not known"
-    environment = {"SUBMARINE_MACHINE_FOLDER": str(tmp_path / "none")}
-    assert told in alice.program("doctor", environment=environment)[1]
 
 
 def test_setting_it_up(place, alice, tmp_path, monkeypatch, root):
@@ -220,6 +220,6 @@ def test_setting_it_up(place, alice, tmp_path, monkeypatch, root):
     (folder / "policy.toml").symlink_to("/etc/passwd")
     with pytest.raises(ConfigError, match="cannot be read"):
         setup(place.group, folder)
-    code, text = alice.program("machine", "setup")
+    code, text = alice.command("machine", "setup")
     assert code != 0
     assert "only root can set up" in text

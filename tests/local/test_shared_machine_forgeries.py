@@ -31,6 +31,7 @@ FORGERIES = {
     "another user's name on a place": "forge(f'{uid}-000000000000-0', folder='waiting', content=b'{')",  # noqa: E501 - likewise
     "a place that waits for what is not there": "forge('x', folder='waiting', content=json.dumps(dict(gpus=4, pool=list('0123'), jobs=1, served=-1e300, since=0)).encode())",  # noqa: E501 - likewise
     "a place that wants a thousand": "forge('x', folder='waiting', content=json.dumps(dict(gpus=1000, pool=[str(n) for n in range(1000)], jobs=1, served=-1e300, since=0)).encode())",  # noqa: E501 - likewise
+    "a place without an end": "forge('x', folder='waiting', content=json.dumps(dict(gpus=float('inf'), pool=['0'], jobs=1, served=0, since=0)).encode())",  # noqa: E501 - likewise
     "a place that is no number": "forge('x', folder='waiting', content=b'{\"gpus\": NaN, \"pool\": [], \"jobs\": 1e999}')",  # noqa: E501 - likewise
     "a place deeper than any": "forge('x', folder='waiting', content=b'[' * 60000)",
     "a lock on what others hold": "[fcntl.flock(os.open(p, os.O_RDONLY), fcntl.LOCK_EX) for p in Path(machine).glob('*/*')]",  # noqa: E501 - likewise
@@ -38,11 +39,7 @@ FORGERIES = {
 }
 
 
-SHORT = (
-    "the next numbers",
-    "a place that waits for what is not there",
-    "a lock on what others hold",
-)
+SHORT = ("the next numbers", "a place without an end", "a lock on what others hold")
 
 
 @pytest.mark.parametrize(

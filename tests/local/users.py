@@ -24,7 +24,8 @@ AGENT = Path(__file__).with_name("agent.py")
 ROOT = Path(__file__).parents[2]
 WAIT = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
 PRELUDE = """
-import json, os, sys, time
+import io, json, os, sys, time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.clusters.local import LocalCluster
@@ -34,6 +35,20 @@ def submit(script, gpus=1, **options):
     bundle = Bundle(files=files, manifest=Manifest(entry="script.py", python="3.11"))
     spec = JobSpec(roles=(Role(resources=Resources(gpus=gpus)),), **options)
     return cluster.submit(spec, bundle, workdir=Path("/"))
+def command(words, folder):
+    from submarine_engine.cli import main
+    from submarine_engine.clusters import machine
+    machine._people = None
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    former = os.environ["SUBMARINE_MACHINE_FOLDER"]
+    os.environ["SUBMARINE_MACHINE_FOLDER"] = folder
+    try:
+        with redirect_stdout(out), redirect_stderr(out):
+            code = main(words)
+    finally:
+        os.environ["SUBMARINE_MACHINE_FOLDER"] = former
+    out.flush()
+    return code, out.buffer.getvalue().decode()
 cluster = LocalCluster()
 """
 
@@ -108,14 +123,30 @@ class User:
             **options,
         )
 
-    def program(self, *words, environment=None):
+    def program(self, *words):
         """Run the `submarine` program; return its exit status, and all that it wrote."""
         process = self.popen(
             python(), "-m", "submarine_engine.cli", *words,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, environment=environment or {},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         out, _ = process.communicate()
         return process.returncode, out
+
+    def command(self, *words, machine=None):
+        """Likewise in the process that is there, which takes no second to begin.
+
+        Parameters
+        ----------
+        machine
+            Another folder than that of the machine's users.
+        """
+        folder = str(machine or self.place.machine)
+        return self.do(f"result = command({list(words)!r}, {folder!r})")
+
+    def log(self, job_id):
+        """Return what a job has printed, as root reads it."""
+        jobs = self.home / ".local/share/submarine/jobs"
+        return (jobs / job_id / "tasks/worker-0/stdout").read_text()
 
     def told(self, code):
         """Run code as this user; return all that came of it."""

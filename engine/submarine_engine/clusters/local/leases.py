@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local.gpus import used_by_others
 from submarine_engine.clusters.machine import has_other_people, user_name_of
-from submarine_engine.history import is_job_id, make_private
+from submarine_engine.history import SPOILT, is_job_id, make_private
 
 # Leases of one user: one locked file a GPU.
 #
@@ -206,7 +206,7 @@ class Lease(NamedTuple):
 
     def told(self) -> dict[str, Any]:
         """Return what its holder says of it; not more than that: `job` is an id, `home` a text."""
-        with suppress(OSError, ValueError, RecursionError):
+        with suppress(*SPOILT):
             descriptor = os.open(self.path, _FOREIGN)
             try:
                 found = json.loads(os.read(descriptor, _LARGEST))

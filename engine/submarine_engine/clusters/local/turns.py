@@ -28,7 +28,7 @@ from submarine_engine.clusters import locks
 from submarine_engine.clusters.local.leases import Lease
 from submarine_engine.clusters.local.policy import Policy
 from submarine_engine.clusters.machine import user_name_of
-from submarine_engine.history import read_foreign, write_aside
+from submarine_engine.history import SPOILT, read_foreign, write_aside
 
 _PATIENCE = 10.0
 """Seconds for which what is free is kept for who is before us: his keeper looks five times in one.
@@ -160,7 +160,7 @@ class Turns:
         found, waits = [], False
         with suppress(PermissionError), os.scandir(self._folder) as entries:
             for entry in entries:
-                with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+                with suppress(*SPOILT):  # whatever another user has told, it stops nobody
                     waiter = _waiter(Path(entry.path))
                     ours = entry.name.startswith(self._mark)
                     if waiter and ours and waiter.uid == os.geteuid():
@@ -241,7 +241,7 @@ class Turns:
             write_aside(self._note, json.dumps(served).encode())
 
     def _own_served(self) -> float:
-        with suppress(OSError, ValueError, TypeError):
+        with suppress(*SPOILT):
             return _number(json.loads(read_foreign(self._note, 100)))
         return 0.0
 
