@@ -19,11 +19,14 @@ from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.history import make_private
 from submarine_engine.inside import Forward
 from submarine_engine.job import JobState
+from submarine_engine.records import open_job
 from submarine_engine.serving.front import Front
 from submarine_engine.serving.record import ServingRecord
 from submarine_magics.card.pages import LogPages
 from submarine_runtime import inside, xgboost_tracker, zygote
 from submarine_runtime.channel import BEGIN, EXIT, INPUT, OUTPUT, SIZE, VERSION, Channel, wait
+from submarine_zeppelin import links as zeppelin_links
+from submarine_zeppelin.properties import LINKS_LISTEN
 from submarine_zeppelin.wire import IDL, PROTOCOL
 from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TMemoryBuffer
@@ -83,6 +86,46 @@ def log_pages(tmp_path, capfd):
     words = [head(one, host) for one in guesses]
     # With the secret in its words a stranger would be none.
     yield Listener(connect, honest, words, lambda: _shown(capfd), secret=pages.token.encode())
+    pages.shutdown()
+    pages.server_close()
+    end_processes_of(cluster.home)
+
+
+@pytest.fixture
+def links(tmp_path, capfd, monkeypatch):
+    """The pages of Zeppelin's links, and a TensorBoard behind them that is not there any more."""
+    home = tmp_path / "home"
+    cluster, job_id = finished_job(home)
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    host = f"127.0.0.1:{port}"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    monkeypatch.setenv(LINKS_LISTEN, host)
+    pages = zeppelin_links.LinkPages(("127.0.0.1", port))
+    board = f"/submarine/tensorboards/{'0' * 16}/~x/data/plugin"
+    places = [
+        zeppelin_links.log_link(open_job(job_id)).partition(host)[2],
+        zeppelin_links.board_link(f"http://127.0.0.1{board}").partition(host)[2],
+    ]
+    rest = " HTTP/1.1\nHost: HOST\nConnection: close\n\n"
+    right = head(f"GET {places[0]}state{rest}", host)
+    secret = (home / "zeppelin/links.key").read_bytes()
+
+    def honest():
+        assert b'"succeeded"' in asked(connect(), right)
+
+    connect = by_port(port)
+    xsrf = "Host: HOST\nX-XSRF-Protected: 1"
+    words = [
+        *(f"GET {place}{rest}" for place in places),
+        f"POST {places[0]}cancel HTTP/1.1\nHost: HOST\nContent-Length: 2\n\n{{}}",
+        f"POST {places[1]} HTTP/1.1\n{xsrf}\nContent-Length: 999999999\n\nx",
+        f"POST {places[1]} HTTP/1.1\n{xsrf}\nContent-Length: x\n\nx",
+        f"GET {places[1].replace('~x', '..')}{rest}",
+        f"GET /fff-{'0' * 32}/jobs/{job_id}/state{rest}",
+    ]
+    said = [head(one, host) for one in words]
+    yield Listener(connect, honest, said, lambda: _shown(capfd), secret=secret)
     pages.shutdown()
     pages.server_close()
     end_processes_of(cluster.home)

@@ -8,6 +8,7 @@ from .strangers import besiege
 
 LISTENERS = [
     "log_pages",
+    "links",
     "tracker",
     "inside_here",
     pytest.param("inside_far", marks=pytest.mark.long),  # half a minute

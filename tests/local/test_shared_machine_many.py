@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections import Counter
+from itertools import pairwise
 from statistics import median
 
 import pytest
+from submarine_engine.clusters.store import read_events
+from submarine_engine.events import Exited, Granted
+from submarine_engine.history import is_job_id
 
 from tests.jobs import until
 
@@ -73,3 +78,29 @@ def test_many_users_in_one_queue(place, alice, gate, capsys):
     assert not (detector / "twice").exists()
     assert Counter(order) == {str(user.uid): JOBS for user in users}
     assert max(apart) <= 2
+    # As long as all wait: whoever is first through leaves nobody behind by more than a whole job.
+    first = next(
+        n for n in range(len(order)) if max(Counter(order[:n]).values(), default=0) == JOBS
+    )
+    had = Counter(order[:first])
+    due = first / USERS
+    assert all(abs(had[str(user.uid)] - due) <= 0.05 * due + 1 for user in users), had
+    for gpu, spans in ledgers([alice, *users]).items():
+        assert all(one[1] <= two[0] for one, two in pairwise(sorted(spans))), (gpu, spans)
+
+
+def ledgers(users):
+    """Return from when to when each GPU was somebody's, as the jobs' own ledgers have it."""
+    found = {}
+    for user in users:
+        for job in (user.home / ".local/share/submarine/jobs").iterdir():
+            if not is_job_id(job.name):
+                continue
+            events = [event for event, _ in read_events(job / "events.jsonl")[0]]
+            (begun,) = (event for event in events if isinstance(event, Granted))
+            ended = next((event for event in events if isinstance(event, Exited)), None)
+            for gpu in begun.gpus:
+                end = ended.at.mono if ended else math.inf
+                found.setdefault(gpu, []).append((begun.at.mono, end, user.name, job.name))
+    assert sorted(found) == ["0", "1", "2", "3"]
+    return found

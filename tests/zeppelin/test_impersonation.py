@@ -137,7 +137,7 @@ def test_each_person_of_zeppelin_is_that_user_of_the_machine(server, place, clie
     notes[alice].start(jobs[alice])
     notes[alice].wait(jobs[alice], lambda found: "it runs" in text(found))
     notes[bob].start(jobs[bob])
-    waits = f"3 of 4 GPUs are {alice.name}&#x27;s; you are next"
+    waits = f"3 of 4 GPUs are {alice.name}'s; you are next"
     notes[bob].wait(jobs[bob], lambda found: waits in html(found))
 
     # What is alice's is closed to bob: files, processes, ports.
