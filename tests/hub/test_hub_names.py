@@ -16,8 +16,7 @@ from tests.jobs import until
 
 pytestmark = pytest.mark.long
 
-NAMES = {"a named server": ("alice", "gpu"), "an odd name": ("a.b-c_d@x.org", ""),
-         "both": ("a.b-c_d@x.org", "big-gpu.1")}  # fmt: skip
+NAMES = {"a named server": ("alice", "gpu"), "an odd name": ("a.b-c_d@x.org", "")}
 
 
 @pytest.fixture(scope="module")
