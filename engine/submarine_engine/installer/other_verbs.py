@@ -24,7 +24,6 @@ OtherCluster = SlurmCluster | KubernetesCluster
 """What is no Hadoop."""
 
 _KINDS = ("yarn", SLURM_NAME, KUBERNETES_NAME)
-_PROGRAMS = {SLURM_NAME: "sbatch and squeue", KUBERNETES_NAME: "kubectl"}
 # What only some of them know, as click keeps it, and why the others do not.
 _ONLY = {
     "hdfs": ("yarn", "neither HDFS nor Kerberos"),
@@ -86,13 +85,14 @@ def up(cluster: OtherCluster, command: Command, output: Output) -> int:
         return OK
     kind = _kind(cluster)
     output.line(f"The cluster {cluster.name!r} is up: {_told(plan)}.")
-    output.line(
-        f"\nJobs go there by --cluster {kind}, %submarine use {kind}, SUBMARINE_CLUSTER={kind}."
-    )
-    output.line(
-        f'For {_PROGRAMS[kind]}: eval "$(submarine cluster env --name {cluster.name})"; it ends by '
-        f"`submarine cluster down --name {cluster.name}`"
-    )
+    programs = f'eval "$(submarine cluster env --name {cluster.name})"'
+    by = f"--cluster {kind}, %submarine use {kind}, SUBMARINE_CLUSTER={kind}"
+    if kind == KUBERNETES_NAME:  # whatever cluster kubectl has been told of before stays its own
+        output.line(f"\nJobs go there by {by}, and kubectl, in a terminal where you have said")
+        output.line(f"  {programs}")
+    else:
+        output.line(f"\nJobs go there by {by}. For sbatch and squeue: {programs}")
+    output.line(f"It ends by `submarine cluster down --name {cluster.name}`.")
     return OK
 
 

@@ -27,7 +27,7 @@ from submarine_engine.installer.daemons import end_process, own_pids, strings_of
 from submarine_engine.installer.kubernetes import files
 from submarine_engine.installer.kubernetes.api import Api
 from submarine_engine.installer.kubernetes.files import KubernetesPlan
-from submarine_engine.installer.kubernetes.image import USER, write_image
+from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE, USER, write_image
 from submarine_engine.installer.kubernetes.programs import (
     DEFAULT_VERSION,
     build_programs,
@@ -91,12 +91,16 @@ class KubernetesCluster:
         return self.plan is not None and "kube-apiserver" in self._running()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that let programs find it, and kubectl with them."""
+        """Return the variables that let programs find it and its image, and kubectl with them."""
         path = os.environ.get("PATH", os.defpath)
         own = str(self.layout.bin)
         if own not in path.split(os.pathsep):
             path = os.pathsep.join((own, path))
-        return {"KUBECONFIG": str(self.kubeconfig), "PATH": path}
+        return {
+            "KUBECONFIG": str(self.kubeconfig),
+            "SUBMARINE_KUBERNETES_IMAGE": PYTHON_IMAGE,
+            "PATH": path,
+        }
 
     def up(
         self,
@@ -352,8 +356,9 @@ class KubernetesCluster:
         with self.layout.log(name).open("ab") as log:
             subprocess.run(  # noqa: S603 - Kubernetes' own programs
                 words,
+                # Nothing else of whoever says `up`: secrets, proxies, or a home of other jobs.
                 env={
-                    **os.environ,
+                    "HOME": str(self.root),
                     "PATH": _search_path(),
                     _CLUSTER: str(self.root),
                     _DAEMON: name,
@@ -596,4 +601,10 @@ def _remove_cgroup(top: Path) -> None:
             os.rmdir(folder)  # noqa: PTH106 - not a folder of files
 
 
-__all__ = ["KUBERNETES_NAME", "KubernetesCluster", "KubernetesPlan", "running_kubeconfig"]
+__all__ = [
+    "KUBERNETES_NAME",
+    "KubernetesCluster",
+    "KubernetesPlan",
+    "check_machine",
+    "running_kubeconfig",
+]
