@@ -35,7 +35,7 @@ _TOOLS = (
 # Wheels bring their own libraries, but for those of the C and C++ compilers.
 _LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6", "libgomp.so.1")
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo")
-_PASSWD = f"root:x:0:0:root:/root:/bin/sh\nsubmarine:x:{USER}:{USER}::/home/submarine:/bin/sh\n"
+_PASSWD = f"root:x:0:0:root:/root:/bin/sh\nsubmarine:x:{USER}:{USER}::/srv/submarine:/bin/sh\n"
 _GROUP = f"root:x:0:\nsubmarine:x:{USER}:\n"
 _LIBRARY = re.compile(r"(?:=>\s+)?(/\S+) \(0x")
 
@@ -71,7 +71,7 @@ def write_image(file: Path) -> None:
             told = {
                 "architecture": _architecture(),
                 "os": "linux",
-                "config": {"Env": [f"PATH={':'.join(path)}", "HOME=/home/submarine"], **config},
+                "config": {"Env": [f"PATH={':'.join(path)}", "HOME=/srv/submarine"], **config},
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest.hexdigest()}"]},
             }
             _write_text(archive, f"{number}.json", json.dumps(told))
@@ -91,7 +91,7 @@ def _interpreter() -> str:
 def _write_layer(archive: tarfile.TarFile) -> None:
     written: set[str] = set()
     for folder, mode, owner in (
-        ("/tmp", 0o1777, 0), ("/var/tmp", 0o1777, 0), ("/home/submarine", 0o700, USER),  # noqa: S108
+        ("/tmp", 0o1777, 0), ("/var/tmp", 0o1777, 0), ("/srv/submarine", 0o700, USER),  # noqa: S108
         ("/proc", 0o755, 0), ("/sys", 0o755, 0), ("/dev", 0o755, 0), ("/run", 0o755, 0),
     ):  # fmt: skip
         _write_parents(archive, folder, written)
