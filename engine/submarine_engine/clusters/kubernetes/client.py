@@ -120,8 +120,8 @@ class Kubernetes:
             raise ConfigError(
                 "there is no kubeconfig",
                 where="~/.kube/config",
-                fix="let KUBECONFIG name the file by which kubectl finds your cluster, or start one by"
-                " submarine cluster up kubernetes",
+                fix="let KUBECONFIG name the file by which kubectl finds your cluster, or start one"
+                " by submarine cluster up kubernetes",
             )
         where = os.pathsep.join(map(str, self._files))
         if missing := [path for path in self._files if not path.is_file()]:
