@@ -29,10 +29,11 @@ settings.register_profile("submarine", CALM, max_examples=50, derandomize=True)
 settings.register_profile("explore", CALM, max_examples=300, print_blob=True)
 settings.load_profile("submarine")
 
-# A shell ignores interrupts for what it starts in the background; the tests and their processes
-# do not.
+# A shell ignores interrupts for what it starts in the background, and nohup the end of a terminal;
+# the tests and their processes do not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 GROUPS = {
     "built": "the package",

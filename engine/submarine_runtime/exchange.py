@@ -94,8 +94,19 @@ class Files:
             return None
 
 
-def put(folder: str, name: str, data: bytes) -> None:
+def put(folder: str, name: str, data: bytes, mode: int | None = None) -> None:
     """Write a file of a task's folder, whole or not at all.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    name
+        The file's.
+    data
+        All of it.
+    mode
+        Who may read it; unless given, whoever may read the folder.
 
     Raises
     ------
@@ -104,7 +115,7 @@ def put(folder: str, name: str, data: bytes) -> None:
     """
     aside = f"{folder}/.{name}.{os.getpid()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(aside, flags, mode_in(folder)), "wb") as file:  # noqa: PTH123 - a descriptor
+    with open(os.open(aside, flags, mode or mode_in(folder)), "wb") as file:  # noqa: PTH123 - a descriptor
         file.write(data)
     os.replace(aside, f"{folder}/{name}")  # noqa: PTH105 - as above
 

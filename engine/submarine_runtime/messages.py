@@ -20,6 +20,9 @@ LARGEST = 1 << 16
 LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST, INSIDE: LARGEST}
 """The messages that a task says, and how long each may be."""
 
+_PRIVATE = 0o600
+"""What the driver tells is the task's alone, also where others may read the folder's logs."""
+
 
 def exchange(folder: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
     """Bring messages to the task of a folder, and return those that it has said.
@@ -46,7 +49,7 @@ def exchange(folder: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         elif name == stacks.ASK_MAIN and stacks.has_answered(folder):
             continue
         below, _, last = name.rpartition("/")
-        put(f"{folder}/{below}" if below else folder, last, data)
+        put(f"{folder}/{below}" if below else folder, last, data, _PRIVATE)
     for name, most in LARGEST_OF.items():
         with suppress(FileNotFoundError):
             found[name] = _read(f"{folder}/{name}", most)

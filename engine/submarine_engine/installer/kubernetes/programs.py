@@ -45,7 +45,7 @@ def check_version(version: str) -> str:
     if version not in versions():
         raise CommandError(
             f"Kubernetes {version} is not pinned here",
-            where="--kubernetes-version",
+            where="--kubernetes_version",
             fix=f"write {' or '.join(versions())}",
         )
     return version
