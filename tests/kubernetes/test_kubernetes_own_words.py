@@ -25,8 +25,8 @@ from submarine_engine.installer.plan import BLOCK, MOST_NODES
         ({"nodes": 0}, "0 nodes is not possible", "--nodes"),
         ({"nodes": MOST_NODES + 1}, "nodes is not possible", "--nodes"),
         ({"gpus": -1}, "-1 GPUs is not possible", "--gpus"),
-        ({"version": "1.2.3"}, "1.2.3 is not pinned", "--kubernetes-version"),
-        ({"version": "../../x"}, "is not pinned", "--kubernetes-version"),
+        ({"version": "1.2.3"}, "1.2.3 is not pinned", "--kubernetes_version"),
+        ({"version": "../../x"}, "is not pinned", "--kubernetes_version"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused(tmp_path, wanted, word, where):
@@ -41,11 +41,11 @@ def test_a_shape_that_cannot_be_is_refused(tmp_path, wanted, word, where):
 def test_options_of_another_kind_are_refused(capsys):
     assert main(["cluster", "up", "kubernetes", "--secure"]) != 0
     assert "kind kubernetes has neither HDFS nor Kerberos" in capsys.readouterr().err
-    assert main(["cluster", "up", "slurm", "--kubernetes-version", "1.36.3"]) != 0
+    assert main(["cluster", "up", "slurm", "--kubernetes_version", "1.36.3"]) != 0
     assert "kind slurm has no version of Kubernetes" in capsys.readouterr().err
-    assert main(["cluster", "up", "--kubernetes-version", "1.36.3"]) != 0
+    assert main(["cluster", "up", "--kubernetes_version", "1.36.3"]) != 0
     assert "kind yarn has no version of Kubernetes" in capsys.readouterr().err
-    assert main(["cluster", "up", "kubernetes", "--kubernetes-version", "1.0.0"]) != 0
+    assert main(["cluster", "up", "kubernetes", "--kubernetes_version", "1.0.0"]) != 0
     assert DEFAULT_VERSION in capsys.readouterr().err
 
 
