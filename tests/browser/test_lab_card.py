@@ -204,9 +204,7 @@ def test_kill_asks_first(running, page):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "part", [CARD, pytest.param(".submarine-Log .smc-status", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("part", [CARD, ".submarine-Log .smc-status"])
 def test_keys_on_a_card_never_delete_its_cell(running, page, part, gate):
     cells = running("--detach")
     grows(page)

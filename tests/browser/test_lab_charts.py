@@ -82,6 +82,7 @@ def test_a_running_jobs_chart_goes_on(panel, jobs):
     jobs.finish(job)
 
 
+@pytest.mark.long
 def test_selected_jobs_are_compared_and_each_row_has_its_curve(panel, jobs):
     page = panel.page
     found = [over(panel, jobs, name) for name in ("slow", "fast")]

@@ -133,6 +133,7 @@ def test_a_log_of_100_mb_is_scrolled_and_searched(opened, page, errors):
     assert errors == []
 
 
+@pytest.mark.long
 def test_keys_and_follow(notebook, page, gate):
     source = f"""
         %%submarine --detach
@@ -170,6 +171,7 @@ def test_keys_and_follow(notebook, page, gate):
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
+@pytest.mark.long
 def test_lanes_download_and_a_tab(opened, page, lab):
     cells = opened(HOSTILE)
     page.click(f"{LOG} .smc-lane:has-text('stderr')")

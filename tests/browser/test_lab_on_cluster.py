@@ -43,6 +43,7 @@ def served(lab, tmp_path, monkeypatch):
     assert job.status().state is JobState.CANCELLED
 
 
+@pytest.mark.long
 def test_a_notebook_of_a_job_runs_in_the_browser(lab, served, page, errors, tmp_path):
     page.goto(f"{lab.url}api/status?token={lab.token}")  # logs the browser in
     page.goto(f"{lab.url.rstrip('/')}{served.proxy_path}")

@@ -29,6 +29,7 @@ def cell(gate, options="", fail="no"):
     return source.replace("FAIL", fail)
 
 
+@pytest.mark.long
 def test_four_tasks_from_the_first_line_to_the_one_that_failed(notebook, page, gate, errors):
     cells = notebook(LOAD, cell(gate, fail="yes"))
     cells.run_all()

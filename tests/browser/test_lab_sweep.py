@@ -20,6 +20,7 @@ CELL = """
 """
 
 
+@pytest.mark.long
 def test_the_card_of_a_sweep_grows_and_stays(notebook, page, gate, errors):
     cells = notebook(LOAD, NAMES, CELL.replace("GATE", gate.name))
     cells.run_all()

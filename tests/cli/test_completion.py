@@ -27,6 +27,7 @@ def tab(*words):
     return done.stdout.split()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "found"),
     [

@@ -40,6 +40,7 @@ def raised(notebook, cell):
     return caught.value
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("cell", "kind", "held"),
     [

@@ -68,6 +68,7 @@ d = {'g': g}
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", CASES, ids=list(CASES))
 def test_a_function_is_one(notebook, capsys, case):
     before, job, holds = CASES[case]

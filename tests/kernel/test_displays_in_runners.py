@@ -74,14 +74,9 @@ def stored(cell):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("environment")
-@pytest.mark.parametrize(
-    "run",
-    [
-        by_nbclient,
-        *(pytest.param(by, marks=pytest.mark.long) for by in (by_papermill, by_nbconvert)),
-    ],
-)
+@pytest.mark.parametrize("run", [by_nbclient, by_papermill, by_nbconvert])
 def test_the_notebook_holds_the_same(tmp_path, run):
     cells = [*CELLS, BY_ID.format("plain"), OF_ANOTHER_CELL.format("plain"), BAR]
     jobs = [*CELLS, BY_ID.format("job"), OF_ANOTHER_CELL.format("job"), BAR]

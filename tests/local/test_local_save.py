@@ -152,6 +152,7 @@ def put(root, *names, at=None):
             os.utime(path, (at, at))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("older", "newer", "copied"),
     [

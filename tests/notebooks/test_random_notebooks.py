@@ -334,7 +334,7 @@ def the_same_both_ways(notebook):
 FEW = settings(suppress_health_check=[*HealthCheck], phases=[Phase.explicit, Phase.generate])
 
 
-@settings(FEW, max_examples=8)
+@settings(FEW, max_examples=4)
 @given(notebooks())
 def test_a_random_notebook_is_as_if_its_cells_had_run_right_there(notebook):
     the_same_both_ways(notebook)

@@ -116,6 +116,7 @@ def rarely(*what):
     return pytest.param(*what, marks=pytest.mark.long)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("step", "moment", "number"),
     [

@@ -109,6 +109,7 @@ def as_cells(page: Path) -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=made)
 
 
+@pytest.mark.sampled
 @pytest.mark.service
 @pytest.mark.parametrize(("page", "gpus"), TRIED, ids=lambda value: getattr(value, "name", value))
 def test_cells_run(page, gpus, tmp_path, monkeypatch):

@@ -65,6 +65,7 @@ def test_a_range_is_a_part_and_nothing_else(server, job):
     assert asked("bytes=-5").status_code == 200  # what is not known is not obeyed
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "path",
     ["link", "folder/passwd", "pipe", "plots", "no", "../stdout", "plots/../../stdout",

@@ -77,6 +77,7 @@ def test_one_that_cannot_start_says_why(server, start):
     assert "there is no folder" in failed[1]["what"]
 
 
+@pytest.mark.long
 def test_a_card_says_that_nobody_uses_it_until_it_is_kept(server, start):
     code, told = start(gpus="0", idle="603s")
     assert code == 200, told

@@ -44,6 +44,7 @@ def test_a_job_on_yarn_is_shown_read_and_cancelled(yarn_server, tmp_path):
     assert (card["state"], card["running"]) == ("cancelled", False)
 
 
+@pytest.mark.long
 def test_the_overview_tells_of_yarn(yarn_server):
     queues = yarn_server.get("/api/clusters/yarn/queues").json()["queues"]
     assert {"default", "small"} <= {queue["name"] for queue in queues}

@@ -105,6 +105,7 @@ def killed_at(home, constant, monkeypatch):
     return kill
 
 
+@pytest.mark.long
 @pytest.mark.service
 def test_a_front_that_is_killed_as_it_asks_for_a_replica_asks_for_no_second_one(killed_at):
     assert killed_at(1, "Popen").startswith("subprocess.Popen")

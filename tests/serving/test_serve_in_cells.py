@@ -29,6 +29,7 @@ def kernel(home):
     driven.stop()
 
 
+@pytest.mark.long
 @pytest.mark.service
 def test_a_variable_is_served_and_outlives_its_notebook(home, kernel):
     kernel.run(FIT)

@@ -60,7 +60,8 @@ def submit(cluster, tmp_path, *, hard=False, **options):
     return cluster.submit(spec, bundle_of(script), workdir=tmp_path), flag
 
 
-@pytest.mark.parametrize("hard", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("hard", [False, True])
 def test_events_come_home_while_the_job_runs(cluster, tmp_path, hard):
     job_id, flag = submit(cluster, tmp_path, hard=hard, notebook="a.ipynb")
     paths = JobPaths(cluster.home, job_id)

@@ -28,7 +28,7 @@ print(job.rank, "of", job.world_size)
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("logs", "mode"),
-    [("nodes", "warm"), ("hdfs", "warm"), pytest.param("after", "cold", marks=pytest.mark.long)],
+    [("nodes", "warm"), ("hdfs", "warm"), ("after", "cold")],
 )
 @pytest.mark.usefixtures("on_yarn")
 def test_what_is_told_needs_neither_nodes_nor_hdfs(tmp_path, monkeypatch, logs, mode):

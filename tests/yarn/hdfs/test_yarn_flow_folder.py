@@ -95,6 +95,7 @@ def killed_at(call, tmp_path, address):  # noqa: F811 - the fixture
     return kill
 
 
+@pytest.mark.long
 def test_a_flow_in_hdfs_runs_as_one_on_a_path(call, tmp_path, address):  # noqa: F811 - the fixture
     path = notebook(tmp_path / "train.ipynb", *TRAIN[:4])
     code, out, err = call("flow", "build", path, "--output", address)
