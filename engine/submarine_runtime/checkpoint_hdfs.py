@@ -266,9 +266,10 @@ def _module(name: str) -> Any:  # noqa: ANN401 - a module
 def _exchange(method: str, url: str, hops: int = _HOPS) -> bytes:
     client = _module("http.client")
     parse = _module("urllib.parse")
+    from submarine_runtime.webhdfs import connect  # noqa: PLC0415 - its modules take long
+
     where = parse.urlsplit(url)
-    kind = client.HTTPSConnection if where.scheme == "https" else client.HTTPConnection
-    connection = kind(where.netloc, timeout=_TIMEOUT)
+    connection = connect(where, timeout=_TIMEOUT)
     try:
         connection.request(method, f"{where.path}?{where.query}")
         answer = connection.getresponse()

@@ -217,6 +217,7 @@ _ANEW = (
 
 def begin() -> NoReturn:
     """Become the task."""
+    os.environ[PLACE] = os.getcwd()  # what is fetched below looks there, too
     count = int(os.environ.pop(GPUS, "0"))
     node = ask_node() if count else None
     job = f"{os.getcwd()}/job"
@@ -229,7 +230,7 @@ def begin() -> NoReturn:
         _put_beside(f"{job}/bundle/{name}", f"{plan['workdir'] or os.getcwd()}/{name}")
     environment = {**os.environ, **plan.pop("environment")}
     environment["SUBMARINE_TASK_DIR"] = logs
-    os.environ[PLACE] = environment[PLACE] = os.getcwd()  # of what is begun beside the task, too
+    environment[PLACE] = os.environ[PLACE]  # of what is begun beside the task, too
     if "SUBMARINE_TASK" not in environment:  # one plan for all tasks of a role: skein numbers them
         role, _, number = os.environ["SKEIN_CONTAINER_ID"].rpartition("_")
         environment["SUBMARINE_TASK"] = plan["task"] = f"{role}-{number}"

@@ -10,11 +10,12 @@ import os
 import re
 import threading
 import time
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPException
 from urllib.parse import quote, urljoin, urlsplit
 
 from submarine_runtime import delegation
 from submarine_runtime.lean import suppress
+from submarine_runtime.webhdfs import connect, trusted
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 
@@ -52,6 +53,8 @@ class WebFolder:
             who = [pair for pair in query.split("&") if pair and not pair.startswith("op=")]
             folder = f"{address.rstrip('/')}/{quote(below)}".rstrip("/")
             self._folders.append((folder, "&".join(who)))
+        if urls.startswith("https:"):
+            trusted()  # while the file is there: with the application its node removes the folder
 
     def create(self, name: str, data: bytes | BufferedReader) -> None:
         """Write a file; what was there of that name is replaced.
@@ -113,8 +116,7 @@ class WebFolder:
 def _exchange(method: str, url: str, data: bytes | BufferedReader, expected: object) -> str:
     """Send `data`; return where the answer leads to, empty where it leads nowhere."""
     where = urlsplit(url)
-    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
-    connection = kind(where.netloc, timeout=_TIMEOUT, blocksize=_BLOCK)
+    connection = connect(where, timeout=_TIMEOUT, blocksize=_BLOCK)
     size = len(data) if isinstance(data, bytes) else os.fstat(data.fileno()).st_size
     try:
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}

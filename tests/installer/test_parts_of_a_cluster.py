@@ -69,9 +69,9 @@ def test_a_cluster_keeps_its_ports_unless_somebody_took_one(tmp_path):
             assert other == first
 
 
-@given(st.integers(1, MOST_NODES))
-def test_no_port_is_given_twice(nodes):
-    plan = make_plan(nodes=nodes)
+@given(st.integers(1, MOST_NODES), st.booleans())
+def test_no_port_is_given_twice(nodes, secure):
+    plan = make_plan(nodes=nodes, secure=secure)
     layout = Layout(HOME)
     files = list(sites.shared_sites(plan, layout).values())
     pages = [sites.node_site(plan, layout, number) for number in range(nodes)]
@@ -79,20 +79,21 @@ def test_no_port_is_given_twice(nodes):
         value
         for site in pages
         for name, value in site.items()
-        if name.startswith("yarn.nodemanager.") and value.startswith("127.0.0.1:")
+        if name.startswith("yarn.nodemanager.") and value.startswith(f"{plan.host}:")
     ]
     values = [value for site in files for value in site.values()] + nodes_own
-    ports = [int(value.rpartition(":")[2]) for value in values if "127.0.0.1:" in value]
+    ports = [int(value.rpartition(":")[2]) for value in values if f"{plan.host}:" in value]
     assert len(set(ports)) == len(ports) == 10 + 4 * nodes
     assert all(plan.port <= port < plan.port + BLOCK for port in ports)
 
 
-def test_everything_is_bound_to_loopback():
-    plan, layout = make_plan(), Layout(HOME)
+@pytest.mark.parametrize("secure", [False, True])
+def test_everything_is_bound_to_loopback(secure):
+    plan, layout = make_plan(secure=secure), Layout(HOME)
     for site in (*sites.shared_sites(plan, layout).values(), sites.node_site(plan, layout, 0)):
         for name, value in site.items():
             if name.endswith(("address", "hostname", "bind-host")):
-                assert value.partition(":")[0] == "127.0.0.1", name
+                assert value.partition(":")[0] in ("127.0.0.1", plan.host), name
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
+import ssl
 import stat
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from submarine_runtime import webhdfs
+from submarine_runtime.saving import PLACE
+from submarine_runtime.ship import WebFolder
+
+from tests.certificates import certificate
 
 DATA = b"payload" * 1000
 WHO = "delegation=SECRET"
@@ -70,11 +72,53 @@ def test_it_follows_to_the_datanode(server, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_it_stands_alone(server, tmp_path):
-    source = f"from __future__ import annotations\n{inspect.getsource(webhdfs.fetch)}"
-    source += f"\nfetch({server + '/x?op=OPEN'!r}, {str(tmp_path / 'got')!r})"
-    subprocess.run([sys.executable, "-I", "-S", "-c", source], check=True)
+@pytest.fixture
+def by_https(tmp_path):
+    """Give the same by https, and the file of its CA."""
+    ca = certificate(tmp_path)
+    FakeWebHDFS.asked, FakeWebHDFS.failures = [], 2
+    with ThreadingHTTPServer(("127.0.0.1", 0), FakeWebHDFS) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "both.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"https://127.0.0.1:{server.server_port}/webhdfs/v1", ca
+        server.shutdown()
+        thread.join()
+
+
+def test_by_https_who_the_containers_ca_certifies_is_asked(by_https, tmp_path, monkeypatch):
+    address, ca = by_https
+    container = tmp_path / "container"
+    container.mkdir()
+    monkeypatch.setenv(PLACE, str(container))
+    (container / webhdfs.CA_FILE).write_bytes(ca.read_bytes())
+    webhdfs.fetch(f"{address}/x?op=OPEN", str(tmp_path / "got"))
     assert (tmp_path / "got").read_bytes() == DATA
+    asked = len(FakeWebHDFS.asked)
+
+    another = tmp_path / "another"
+    another.mkdir()
+    monkeypatch.setenv(PLACE, str(another))
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED") as caught:
+        webhdfs.fetch(f"{address}/x?op=OPEN&{WHO}", str(tmp_path / "none"))
+    assert "SECRET" not in str(caught.value)
+    assert len(FakeWebHDFS.asked) == asked
+
+
+def test_what_is_written_last_is_brought_when_the_containers_folder_is_gone(
+    by_https, tmp_path, monkeypatch
+):
+    address, ca = by_https
+    container = tmp_path / "container"
+    container.mkdir()
+    monkeypatch.setenv(PLACE, str(container))
+    (container / webhdfs.CA_FILE).write_bytes(ca.read_bytes())
+    folder = WebFolder(f"{address}/logs?op=OPEN&{WHO}")
+    (container / webhdfs.CA_FILE).unlink()
+    with pytest.raises(OSError, match="501"):  # it was asked; this server takes no files
+        folder.create("stdout", b"last words")
 
 
 def test_the_second_namenode_is_asked_where_the_first_is_silent(server, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import default_home
-from submarine_engine.installer import realm
+from submarine_engine.installer import realm, tls
 from submarine_engine.installer.daemons import (
     Daemon,
     Starter,
@@ -195,6 +195,7 @@ class HadoopCluster:
             secure = bool(plan.secure if plan else wanted and wanted.secure)
             if secure:
                 realm.check_programs()
+                tls.check_installed()
             java = find_java()
             report(f"Java {java.version}: {java.home}")
             jars = fetch_jars(java, report=report)

@@ -16,11 +16,11 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from submarine_engine import kerberos
 from submarine_engine.errors import ClusterError, KerberosError
-from submarine_engine.installer import realm
+from submarine_engine.installer import realm, tls
 from submarine_engine.installer.plan import Layout, Plan
 from submarine_engine.installer.sites import quick_flags
 
@@ -251,6 +251,8 @@ class Daemon:
         folders = [str(layout.conf), str(layout.web), plan.class_path]
         if number:
             folders.insert(0, str(layout.node_conf(int(number))))
+        if plan.secure:
+            folders.insert(0, str(layout.tls))
         if kind == KDC:
             self._launch(realm.kdc_command(layout), realm.kdc_environment(layout))
             return
@@ -356,8 +358,6 @@ _ANSWER_PATIENCE = 5.0
 _ACTORS = "BPServiceActorInfo"
 # Nobody there, or a daemon that is still on its way up and says other things than it will.
 _NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, KerberosError)
-# A proxy of the environment has no business on loopback.
-_OPENER = build_opener(ProxyHandler({}))
 
 
 def missing_parts(plan: Plan, layout: Layout) -> list[str]:
@@ -450,13 +450,16 @@ class _Asked:
 
     def __init__(self, layout: Layout | None) -> None:
         self._layout = layout
+        handlers = [] if layout is None else [HTTPSHandler(context=tls.context(layout))]
+        # A proxy of the environment has no business on loopback.
+        self._opener = build_opener(ProxyHandler({}), *handlers)
 
     def __call__(self, url: str, method: str = "GET") -> dict[str, Any]:
         request = Request(url, method=method)  # noqa: S310 - an address of ours
         if self._layout is not None:
             request.add_header("Authorization", realm.header(self._layout))
         try:
-            with _OPENER.open(request, timeout=_ANSWER_PATIENCE) as answer:
+            with self._opener.open(request, timeout=_ANSWER_PATIENCE) as answer:
                 found: dict[str, Any] = json.loads(answer.read() or b"{}")
         except HTTPError as error:
             error.close()

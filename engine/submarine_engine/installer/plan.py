@@ -188,6 +188,7 @@ class Layout:
         self.formatted = self.data / "namenode-is-formatted"
         self.states = self.data / "resourcemanager"
         self.kerberos = self.root / "kerberos"
+        self.tls = self.root / "tls"
 
     def log(self, daemon: str) -> Path:
         """Return the log of a daemon."""
@@ -428,6 +429,11 @@ class Plan:
         return "localhost" if self.secure else "127.0.0.1"
 
     @property
+    def scheme(self) -> str:
+        """How the daemons' pages are asked; those of a secure cluster by ``https`` alone."""
+        return "https" if self.secure else "http"
+
+    @property
     def class_path(self) -> str:
         """The jars of daemons and commands, as Java takes them."""
         more = [] if self.secure_jars is None else [f"{self.secure_jars}/{CLIENT_JAR}"]
@@ -436,21 +442,21 @@ class Plan:
     @property
     def rm_web(self) -> str:
         """Address of the ResourceManager's pages and REST interface."""
-        return f"http://{self.host}:{self.port + 4}"
+        return f"{self.scheme}://{self.host}:{self.port + 4}"
 
     @property
     def namenode_web(self) -> str:
         """Address of the NameNode's pages and of WebHDFS."""
-        return f"http://{self.host}:{self.port + 6}"
+        return f"{self.scheme}://{self.host}:{self.port + 6}"
 
     @property
     def datanode_web(self) -> str:
         """Address of the DataNode's pages."""
-        return f"http://{self.host}:{self.port + 8}"
+        return f"{self.scheme}://{self.host}:{self.port + 8}"
 
     def node_web(self, number: int) -> str:
         """Address of a NodeManager's pages and REST interface."""
-        return f"http://{self.host}:{self.node_port(number, 1)}"
+        return f"{self.scheme}://{self.host}:{self.node_port(number, 1)}"
 
     @property
     def default_fs(self) -> str:

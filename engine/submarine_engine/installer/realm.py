@@ -147,8 +147,6 @@ def _hdfs(keys: str) -> dict[str, str]:
     return {
         "dfs.block.access.token.enable": "true",
         "dfs.data.transfer.protection": "authentication",
-        # Ports below 1024 are root's; what is sent is authenticated all the same.
-        "ignore.secure.ports.for.testing": "true",
         "dfs.namenode.kerberos.principal": _principal("nn"),
         "dfs.namenode.keytab.file": keys,
         "dfs.datanode.kerberos.principal": _principal("dn"),

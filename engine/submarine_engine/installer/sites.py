@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from submarine_runtime.container import SMI
 
 from submarine_engine.history import write_aside
-from submarine_engine.installer import realm
+from submarine_engine.installer import realm, tls
 from submarine_engine.installer.plan import Layout, Plan, gpus_xml
 
 # Hadoop's configuration: small, quick to notice things, loopback alone.
@@ -55,6 +55,8 @@ def shared_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
     if plan.secure:
         for name, properties in realm.secure_sites(plan, layout).items():
             sites[name] |= properties
+        for name, properties in tls.sites(layout).items():
+            sites.setdefault(name, {}).update(properties)
     return sites
 
 
@@ -66,7 +68,7 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
         "log-dirs": data / "logs",
         "recovery.dir": data / "recovery",
         "address": f"{plan.host}:{plan.node_port(number, 0)}",
-        "webapp.address": f"{plan.host}:{plan.node_port(number, 1)}",
+        f"webapp.{_pages(plan)}": f"{plan.host}:{plan.node_port(number, 1)}",
         "localizer.address": f"{plan.host}:{plan.node_port(number, 2)}",
         "collector-service.address": f"{plan.host}:{plan.node_port(number, 3)}",
     }
@@ -80,6 +82,11 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
         **shared,
         **{f"yarn.nodemanager.{key}": str(value) for key, value in own.items()},
     }
+
+
+def _pages(plan: Plan) -> str:
+    """Return what YARN calls the address of pages."""
+    return "https.address" if plan.scheme == "https" else "address"
 
 
 def site_xml(properties: Mapping[str, str]) -> str:
@@ -108,10 +115,10 @@ def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
         "dfs.replication": "1",
         "dfs.namenode.name.dir": f"file://{layout.namenode}",
         "dfs.datanode.data.dir": f"file://{layout.datanode}",
-        "dfs.namenode.http-address": f"{plan.host}:{plan.port + 6}",
+        f"dfs.namenode.{plan.scheme}-address": f"{plan.host}:{plan.port + 6}",
         "dfs.namenode.rpc-bind-host": HOST,
         "dfs.datanode.address": f"{plan.host}:{plan.port + 7}",
-        "dfs.datanode.http.address": f"{plan.host}:{plan.port + 8}",
+        f"dfs.datanode.{plan.scheme}.address": f"{plan.host}:{plan.port + 8}",
         "dfs.datanode.ipc.address": f"{plan.host}:{plan.port + 9}",
         "dfs.permissions.superusergroup": plan.user,
         "dfs.namenode.safemode.extension": "0",
@@ -145,7 +152,7 @@ def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
 
 def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
     names = ("address", "scheduler.address", "resource-tracker.address", "admin.address",
-             "webapp.address")  # fmt: skip
+             f"webapp.{_pages(plan)}")  # fmt: skip
     addresses = {name: f"{plan.host}:{plan.port + place}" for place, name in enumerate(names)}
     settings = {
         "hostname": plan.host,
@@ -331,6 +338,9 @@ def write_files(plan: Plan, layout: Layout) -> None:
     if plan.secure:
         _make(layout.kerberos)
         realm.write_config(plan, layout)
+        _make(layout.tls)
+        tls.make(layout)
+        _write(layout.tls / "ssl-server.xml", site_xml(tls.server_site(layout)))
     for path, text in programs(plan, layout).items():
         _write(path, text)
         path.chmod(0o700)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
-from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from submarine_engine.clusters.yarn.application import describe_application
+from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import node_devices
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
@@ -18,37 +16,15 @@ from submarine_engine.clusters.yarn.log_transport import Channel, choose_channel
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import Node
 from submarine_engine.errors import ClusterError, ConfigError
+from submarine_engine.trust import CA_PROPERTY, certificates
 from submarine_runtime import container
+from submarine_runtime.webhdfs import CA_FILE
+
+from tests.certificates import certificate
+from tests.jobs import spec_of
 
 HOME = {"Path": "/user/ana"}
 GPUS = {"gpuDeviceInformation": {"gpus": [{"minorNumber": 0, "uuid": "GPU-1"}]}}
-
-
-def certificate(folder, address="127.0.0.1"):
-    """Write a certificate that is its own CA's, and its key; return the file of both."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a cluster's own")])
-    now = datetime.now(timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]),
-            critical=False,
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    both = key.private_bytes(*plain, serialization.NoEncryption())
-    (folder / "both.pem").write_bytes(both + made.public_bytes(serialization.Encoding.PEM))
-    (folder / "ca.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return folder / "ca.pem"
 
 
 @pytest.fixture
@@ -64,13 +40,14 @@ def by_https(recorded, tmp_path, monkeypatch):
         manager.documents["/webhdfs/v1/"] = HOME
         manager.documents["/ws/v1/node/info"] = {"nodeInfo": {}}
         manager.documents["/ws/v1/node/resources/yarn.io/gpu"] = GPUS
-        manager.configure(
-            yarn__http__policy="HTTPS_ONLY",
-            yarn__resourcemanager__webapp__https__address=manager.address,
-            dfs__http__policy="HTTPS_ONLY",
-            dfs__namenode__https_address=manager.address,
-            fs__defaultFS="hdfs://127.0.0.1:1",
-        )
+        manager.properties = {
+            "yarn__http__policy": "HTTPS_ONLY",
+            "yarn__resourcemanager__webapp__https__address": manager.address,
+            "dfs__http__policy": "HTTPS_ONLY",
+            "dfs__namenode__https_address": manager.address,
+            "fs__defaultFS": "hdfs://127.0.0.1:1",
+        }
+        manager.configure(**manager.properties)
         return manager, ca
 
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
@@ -81,10 +58,15 @@ def load(manager):
     return load_hadoop({"HADOOP_CONF_DIR": str(manager.folder)})
 
 
-@pytest.mark.parametrize("variable", ["SUBMARINE_YARN_CA", "REQUESTS_CA_BUNDLE"])
-def test_whom_a_ca_certifies_is_asked(by_https, monkeypatch, variable):
+@pytest.mark.parametrize("named_by", ["SUBMARINE_YARN_CA", CA_PROPERTY, "REQUESTS_CA_BUNDLE"])
+def test_whom_a_ca_certifies_is_asked(by_https, monkeypatch, named_by):
     manager, ca = by_https()
-    monkeypatch.setenv(variable, str(ca))
+    if named_by == CA_PROPERTY:
+        manager.configure(**manager.properties, submarine__yarn__ca=str(ca))
+        # Made for the outside: who certifies a cluster is nearer.
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/bundle.pem")
+    else:
+        monkeypatch.setenv(named_by, str(ca))
     conf = load(manager)
     assert conf.rm_urls == (f"https://{manager.address}",)
     assert manager.rm.get("/ws/v1/cluster/nodes")
@@ -143,3 +125,41 @@ def test_a_container_lists_the_gpus_itself_where_the_node_speaks_https(
     smi.write_text("#!/bin/sh\necho '<gpu><uuid>GPU-7</uuid></gpu>'\n")
     smi.chmod(0o700)
     assert container.granted(1, container.ask_node(), str(smi)) == ["GPU-7"]
+
+
+def test_containers_are_sent_the_certificates_and_nothing_else(by_https, tmp_path, monkeypatch):
+    manager, ca = by_https()
+    launch = {"python": "python3", "archives": {}, "probed": False}
+
+    def sent():
+        folder = KeeperFolder(tmp_path / "home", load(manager))
+        folder.make()
+        made = describe_application(
+            spec_of(), folder, launch, job_id="job", environments={"worker": {}}
+        )
+        return made.services["worker"].files.get(CA_FILE)
+
+    assert sent() is None  # nodes know by themselves whom to trust
+    both = tmp_path / "both.pem"  # a careless one: the key is in it, too
+    monkeypatch.setenv("SUBMARINE_YARN_CA", str(both))
+    assert "PRIVATE KEY" in both.read_text()
+    path = Path(urlsplit(sent().source).path)
+    assert path.read_text() == ca.read_text()
+    manager.configure(**{**manager.properties, "dfs__http__policy": "HTTP_ONLY"})
+    assert sent() is None
+
+
+def test_a_folder_of_certificates_is_one_file(tmp_path):
+    folder = tmp_path / "certs"
+    folder.mkdir()
+    (folder / "README").write_text("no certificate")
+    for number in range(2):
+        (tmp_path / f"made-{number}").mkdir()
+        made = certificate(tmp_path / f"made-{number}").read_text()
+        (folder / f"{number}.pem").write_text(made)
+        (folder / f"{number}.0").symlink_to(f"{number}.pem")
+    found = certificates(str(folder))
+    assert found.count(b"BEGIN CERTIFICATE") == 2
+    for wrong in (tmp_path / "made-0" / "absent.pem", folder / "README"):
+        with pytest.raises(ConfigError, match="no certificates that can be used"):
+            certificates(str(wrong))

@@ -64,7 +64,7 @@ class Person:
         return self.ask("GET", f"{self.conf.rm_urls[0]}{path}")
 
     def node(self, path, user=None):
-        connection = NodeConnection(self.address, user=user, timeout=60)
+        connection = NodeConnection(self.address, user=user, timeout=60, tls=self.conf.node_tls)
         try:
             status = connection.get(path).status
             said = connection.body(1 << 20).decode()

@@ -1,4 +1,4 @@
-"""One secure way through, short: a KDC and a NameNode that asks for Kerberos, as on any cluster.
+"""One secure way through, short: a KDC and a NameNode that asks for Kerberos, by https alone.
 
 The other tests here have all of a cluster, and take minutes.
 """
@@ -8,17 +8,20 @@ from __future__ import annotations
 import pytest
 from submarine_engine.clusters.yarn.delegation import Delegation, read_life
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.errors import KerberosError
+from submarine_engine.clusters.yarn.hdfs import name_nodes, open_hdfs
+from submarine_engine.errors import ClusterError, KerberosError
 from submarine_engine.installer import HadoopCluster, Wanted, realm
 from submarine_engine.installer.daemons import Starter
 from submarine_engine.installer.java import fetch_jars, find_java
 from submarine_engine.installer.plan import Plan, hold_block
 from submarine_engine.installer.sites import write_files
+from submarine_engine.trust import certificates
+from submarine_runtime import webhdfs
 from submarine_runtime.checkpoint_hdfs import HdfsFolder
 from submarine_runtime.delegation import accept
 from submarine_runtime.saving import PLACE
 
+from tests.certificates import certificate
 from tests.hadoop import Yarn, looked_after, use
 from tests.jobs import until
 
@@ -57,6 +60,12 @@ def test_a_ticket_opens_hdfs_and_a_token_that_is_replaced_keeps_it_open(
 
     be("alice", name_node, tmp_path, monkeypatch)
     until(lambda: open_hdfs(load_hadoop()) is not None)
+    assert all(node.secure for node in name_nodes(load_hadoop()))
+    with monkeypatch.context() as patch:
+        patch.setenv("SUBMARINE_YARN_CA", str(certificate(tmp_path)))
+        with pytest.raises(ClusterError, match="certificate does not hold here") as stranger:
+            open_hdfs(load_hadoop())
+        assert "yarn_ca" in stranger.value.fix
     hdfs = open_hdfs(load_hadoop())
     assert hdfs.home == "/user/alice"
     first = hdfs.delegation_token()
@@ -69,10 +78,14 @@ def test_a_ticket_opens_hdfs_and_a_token_that_is_replaced_keeps_it_open(
     message = hdfs.token_message(second)
     hdfs.close()
 
-    # As a container: it has the token, and no ticket.
+    # As a container: it has the token and the CA, and no ticket.
     monkeypatch.setenv("KRB5CCNAME", nobody)
     monkeypatch.setenv(PLACE, str(tmp_path))
     folder = HdfsFolder("hdfs:///")
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        folder.names()
+    webhdfs._trusted.clear()
+    (tmp_path / webhdfs.CA_FILE).write_bytes(certificates(load_hadoop().ca))
     with pytest.raises(OSError, match="can't be found in cache"):
         folder.names()
     accept(message, str(tmp_path), "")

@@ -110,8 +110,9 @@ def test_a_clock_that_differs_is_told():
 def test_who_asks_without_a_ticket_is_refused_and_who_answers_proves_itself(on_secure_yarn):
     conf = load_hadoop()
     (node,) = ResourceManager(conf).nodes()
-    proven = NodeConnection(node["nodeHTTPAddress"], user=None, timeout=30)
-    anonymous = NodeConnection(node["nodeHTTPAddress"], user="alice", timeout=30)
+    there, tls = node["nodeHTTPAddress"], conf.node_tls
+    proven = NodeConnection(there, user=None, timeout=30, tls=tls)
+    anonymous = NodeConnection(there, user="alice", timeout=30, tls=tls)
     try:
         assert proven.get("/ws/v1/node/info").status == 200
         assert anonymous.get("/ws/v1/node/info").status == 401

@@ -27,10 +27,13 @@ import skein
 import submarine_runtime
 from submarine_runtime.container import CHUNK, GPUS, RESULTS_KEY
 from submarine_runtime.sealing import KEY_FILE, seal
+from submarine_runtime.webhdfs import CA_FILE
 
 from submarine_engine.clusters.yarn.environments import docker_environment, probe_command
+from submarine_engine.clusters.yarn.hdfs import name_nodes
 from submarine_engine.clusters.yarn.options import read_viewers
 from submarine_engine.history import JobPaths, write_aside
+from submarine_engine.trust import certificates
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.driver import KeeperFolder
@@ -315,6 +318,7 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
     cold = job_id is not None
     key = skein.File(str(folder.sealing_key), type="file")
     sent = {**_archives(launch), RUNTIME_FILE: runtime_file(folder), KEY_FILE: key}
+    sent |= _trusted(folder)
     python = {"SUBMARINE_PYTHON": launch["python"]}
     services = (
         {
@@ -358,6 +362,15 @@ def _access(spec: JobSpec, *, secure: bool) -> skein.ACLs:
     names = read_viewers(str(viewers)) if viewers else []
     ui_users = [] if secure else ["*"]
     return skein.ACLs(enable=secure or bool(names), view_users=names, ui_users=ui_users)
+
+
+def _trusted(folder: KeeperFolder) -> dict[str, skein.File]:
+    """Return the certificates by which containers know HDFS's https pages, where they are named."""
+    conf = folder.conf
+    if not conf.ca or not any(node.secure for node in name_nodes(conf)):
+        return {}
+    path = _keep(folder.root / CA_FILE, certificates(conf.ca))
+    return {CA_FILE: skein.File(str(path), type="file")}
 
 
 def _master_script(launch: Mapping[str, Any]) -> str:

@@ -297,7 +297,8 @@ class YarnBackend(Backend):
 
         from submarine_engine.clusters.yarn.job_hdfs import Hdfs  # noqa: PLC0415 - likewise
 
-        hdfs = open_hdfs(load_hadoop())
+        conf = load_hadoop()
+        hdfs = open_hdfs(conf)
         if hdfs is None:
             raise ClusterError(
                 f"{places[0]} cannot be read: HDFS does not answer",
@@ -309,7 +310,8 @@ class YarnBackend(Backend):
         # As jobs on YARN have it by plugin and environment.
         fsspec.register_implementation("hdfs", Hdfs, clobber=True)
         for name, options in told.items():
-            fsspec.config.conf[name.removeprefix("FSSPEC_").lower()] = json.loads(options)
+            named = {**json.loads(options), "session_verify": conf.ca or True}
+            fsspec.config.conf[name.removeprefix("FSSPEC_").lower()] = named
 
     def __init__(self, home: Path, conf: HadoopConf | None = None) -> None:
         super().__init__(home)

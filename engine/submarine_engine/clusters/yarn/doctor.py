@@ -47,13 +47,13 @@ from submarine_engine.clusters.yarn.scheduler import (
     read_nodes,
     read_scheduler,
 )
-from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError
 from submarine_engine.extras import install_extra
 from submarine_engine.findings import BAD, NOTE, OK, Check
 from submarine_engine.history import default_home
 from submarine_engine.installer import running_clusters
 from submarine_engine.installer.java import NEWEST, OLDEST
+from submarine_engine.trust import untrusted
 
 # The doctor's look at the cluster: what its daemons answer.
 

@@ -14,10 +14,10 @@ from xml.etree import ElementTree as ET
 
 from submarine_engine import kerberos
 from submarine_engine.clusters.store import user_name
-from submarine_engine.clusters.yarn.trust import tls_context
 from submarine_engine.config import DEFAULT, load_config
 from submarine_engine.errors import ConfigError, SubmarineError
 from submarine_engine.history import default_home
+from submarine_engine.trust import CA_PROPERTY, tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -311,7 +311,8 @@ def read_conf(found: ConfFolder) -> HadoopConf:
         origin=found.origin,
         environment=found.environment,
     )
-    conf.ca = str(load_config().value("yarn_ca") or os.environ.get("REQUESTS_CA_BUNDLE") or "")
+    named = load_config().value("yarn_ca") or conf.get(CA_PROPERTY)
+    conf.ca = str(named or os.environ.get("REQUESTS_CA_BUNDLE") or "")
     if conf.ca:
         tls_context(conf.ca)
     if conf.kerberos:

@@ -25,9 +25,9 @@ from submarine_runtime.delegation import VERSION, read_token
 from submarine_engine.clusters.yarn.delegation import Delegation
 from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.clusters.yarn.rest import secure_session
-from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError, SubmissionError
 from submarine_engine.extras import install_extra
+from submarine_engine.trust import untrusted
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf

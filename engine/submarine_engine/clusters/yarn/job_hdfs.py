@@ -14,10 +14,17 @@ from urllib.parse import urlsplit
 
 from fsspec.implementations.webhdfs import WebHDFS
 from submarine_runtime.delegation import current
+from submarine_runtime.webhdfs import ca_file
 
 
 class WebHdfs(WebHDFS):  # type: ignore[misc] # fsspec is not typed
     """``webhdfs://…`` with the token that is good now: a job may outlive the one it was sent."""
+
+    def _connect(self) -> None:
+        super()._connect()
+        if ca := ca_file():
+            self.session.verify = ca
+            self.session.trust_env = False  # a bundle of the environment's would come first
 
     def _call(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - fsspec's own
         if "delegation" in self.pars:

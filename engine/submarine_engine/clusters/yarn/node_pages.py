@@ -12,9 +12,9 @@ from urllib.parse import quote, urlsplit
 
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.clusters.yarn.log_format import LARGEST, Tail, application_of, read_header
-from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError
 from submarine_engine.kerberos import Handshake
+from submarine_engine.trust import untrusted
 
 if TYPE_CHECKING:
     import ssl

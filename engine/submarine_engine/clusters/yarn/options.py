@@ -99,7 +99,8 @@ DECLARED = Declared(
         Key(
             name="yarn_ca",
             help="Certificates (PEM) of who certifies the https pages of YARN and HDFS; unset: "
-            "REQUESTS_CA_BUNDLE, else whom this machine trusts.",
+            "as Hadoop's configuration says (submarine.yarn.ca), else REQUESTS_CA_BUNDLE, else "
+            "whom this machine trusts.",
             default=lambda: None,
             read=read_path,
             example='"/etc/hadoop/ca.pem"',

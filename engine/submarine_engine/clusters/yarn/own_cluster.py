@@ -15,6 +15,7 @@ from submarine_engine.errors import ClusterError, SubmarineError
 from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted, other_verbs
 from submarine_engine.installer.plan import DEFAULT_NAME
 from submarine_engine.installer.realm import REALM, users
+from submarine_engine.installer.tls import ca
 
 _PIECE = 1 << 20
 _TRUST = (
@@ -45,6 +46,7 @@ def up(command: Command, output: Output) -> int:
     if plan.secure:
         output.line(f"  Kerberos         {REALM}, users {', '.join(users(plan))}")
         output.line(f"  keytabs          {cluster.layout.kerberos / 'keytabs'}")
+        output.line(f"  pages' CA        {ca(cluster.layout)}")
     else:
         output.note(_TRUST.format(user=plan.user))
     output.line(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import requests
 
 from submarine_engine import kerberos
-from submarine_engine.clusters.yarn.trust import untrusted
 from submarine_engine.errors import ClusterError, KerberosError
+from submarine_engine.trust import untrusted
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf

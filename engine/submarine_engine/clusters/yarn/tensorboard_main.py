@@ -22,6 +22,8 @@ LOGDIR = "SUBMARINE_BOARD_LOGDIR"
 ACCESS = "SUBMARINE_BOARD_ACCESS"
 """Variables of fsspec: JSON, which the shell of a container would not leave as it is."""
 TASKS = "SUBMARINE_BOARD_TASKS"
+PLACE = "SUBMARINE_SAVE"
+"""As `submarine_runtime.saving` has it: where the files lie that the container was sent."""
 
 _EVERY = 5.0
 _AFTER = 60.0
@@ -36,6 +38,7 @@ def main(folder: str) -> None:
     sys.path.pop()
     access = unseal(base64.b64decode(os.environ.pop(ACCESS)), Path("submarine.key").read_bytes())
     os.environ.update(json.loads(access))
+    os.environ[PLACE] = str(Path.cwd())
     import fsspec  # noqa: PLC0415 - of the job's own environment
 
     hdfs = import_module("submarine_hdfs").Hdfs  # sent beside this file

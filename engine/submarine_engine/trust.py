@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, ConfigError
+
+CA_PROPERTY = "submarine.yarn.ca"
+"""Property of Hadoop's configuration by which a cluster's owner names its CA to our own clients."""
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def tls_context(ca: str) -> ssl.SSLContext:
@@ -28,12 +34,39 @@ def tls_context(ca: str) -> ssl.SSLContext:
             return ssl.create_default_context(capath=ca)
         return ssl.create_default_context(cafile=ca or None)
     except OSError as error:  # SSLError is one
-        raise ConfigError(
-            f"there are no certificates that can be used: {error.strerror or error}",
-            where=ca,
-            fix="let yarn_ca name a file with the CA's certificates, as PEM (-----BEGIN "
-            "CERTIFICATE-----); the cluster's owner has it",
-        ) from error
+        raise _unusable(ca, str(error.strerror or error)) from error
+
+
+def certificates(ca: str) -> bytes:
+    """Return the certificates of a file or folder as one file (PEM): those, and nothing else of it.
+
+    Raises
+    ------
+    ConfigError
+        There is none in it, or it cannot be read.
+    """
+    place = Path(ca)
+    try:
+        files = sorted(place.iterdir()) if place.is_dir() else [place]
+        found = [one for file in files if file.is_file() for one in _within(file)]
+    except OSError as error:
+        raise _unusable(ca, str(error.strerror or error)) from error
+    if not found:
+        raise _unusable(ca, "none is in it")
+    return b"".join(one + b"\n" for one in dict.fromkeys(found))
+
+
+def _within(file: Path) -> list[bytes]:
+    return _CERTIFICATE.findall(file.read_bytes())
+
+
+def _unusable(ca: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"there are no certificates that can be used: {why}",
+        where=ca,
+        fix="let yarn_ca name a file with the CA's certificates, as PEM (-----BEGIN "
+        "CERTIFICATE-----); the cluster's owner has it",
+    )
 
 
 def untrusted(error: BaseException, where: str) -> ClusterError | None:
