@@ -4,7 +4,8 @@
 until the driver has what the task has left, so that a task that was killed for its memory still has
 a log and a last word. ``serve ROOT TASK`` is begun there by the driver, over the API server's
 ``exec``: it answers questions on its input, each a line of JSON and so many bytes as that says, one
-after the other.
+after the other. ``reach ROOT TASK`` joins its input and output to the server beside the task, see
+`submarine_runtime.inside`.
 """
 
 # ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH123
@@ -16,8 +17,10 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 import tarfile
+import threading
 import time
 from contextlib import suppress
 
@@ -47,6 +50,8 @@ _STAGED = ".staged"
 _ARCHIVE = ".archive"
 _LOOKS_EVERY = 0.02
 _HEARD_EVERY = 5.0  # seconds between two notes that the driver is there
+_EVENTS_EVERY = 1.0  # seconds between two looks for new events of a task that runs
+_PIECE = 1 << 16
 _PARTS = ("lib", "work", "user", "job")
 
 
@@ -104,6 +109,7 @@ class Server:
         self._root = root
         self._folder = f"{root}/job/{task}"
         self._heard_at = 0.0
+        self._events_due = 0.0
 
     def serve(self, source: BinaryIO, target: BinaryIO) -> None:
         """Answer questions until the driver is gone."""
@@ -160,6 +166,7 @@ class Server:
     def do_sizes(self, _body: bytes) -> dict[str, Any]:
         """Tell the size of each file of the task's folder, and whether the task is alive."""
         alive = runs(self._folder)  # first: what a task writes last is there when it is not
+        self._pack_events(hurry=not alive)
         found = {}
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
@@ -167,6 +174,24 @@ class Server:
                     if entry.is_file(follow_symlinks=False):
                         found[entry.name] = entry.stat(follow_symlinks=False).st_size
         return {"sizes": found, "alive": alive}
+
+    def _pack_events(self, *, hurry: bool) -> None:
+        """Pack what is new below the task's log directory into a file that is seen from outside."""
+        if not hurry and time.monotonic() < self._events_due:
+            return
+        self._events_due = time.monotonic() + _EVENTS_EVERY
+        # There is no such folder before the job's files have come, nor is there our runtime.
+        if os.path.isdir(f"{self._folder}/logdir"):  # noqa: PTH112 - no pathlib
+            self._see_runtime()
+            from submarine_runtime import eventpack  # noqa: PLC0415 - as above
+
+            with suppress(OSError):  # the disk is full: the next look goes on
+                eventpack.pack(f"{self._folder}/logdir", f"{self._folder}/{eventpack.LOG}")
+
+    def _see_runtime(self) -> None:
+        """Let the rest of our runtime be imported: it came later than this very program."""
+        if (place := f"{self._root}/lib") not in sys.path:
+            sys.path.append(place)
 
     def do_read(self, _body: bytes, name: str, at: int, most: int) -> tuple[dict[str, Any], bytes]:
         """Return a piece of a file, and how large that is."""
@@ -180,10 +205,8 @@ class Server:
 
     def do_say(self, body: bytes, sizes: dict[str, int]) -> tuple[dict[str, Any], bytes]:
         """Bring the task messages, and return its own."""
-        # The runtime came with the job's files: this very program came before them.
-        if (place := f"{self._root}/lib") not in sys.path:
-            sys.path.append(place)
-        from submarine_runtime.messages import exchange  # noqa: PLC0415 - as above
+        self._see_runtime()
+        from submarine_runtime.messages import exchange  # noqa: PLC0415 - it came later
 
         at, messages = 0, {}
         for name, size in sizes.items():
@@ -214,12 +237,44 @@ class Server:
         return {}
 
 
+def reach(path: str) -> int:
+    """Join this program's input and output to a socket, until either end is gone.
+
+    Parameters
+    ----------
+    path
+        The socket's.
+    """
+    server = socket.socket(socket.AF_UNIX)
+    try:
+        server.connect(path)
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror}\n")
+        return 1
+    # Two threads: neither way waits for the other.
+    threading.Thread(target=_bring_input, args=(server,), daemon=True).start()
+    with suppress(OSError):
+        while data := server.recv(_PIECE):
+            while data:
+                data = data[os.write(1, data) :]
+    os._exit(0)  # the other thread may wait for input for ever
+
+
+def _bring_input(server: socket.socket) -> None:
+    with suppress(OSError):
+        while data := os.read(0, _PIECE):
+            server.sendall(data)
+    os._exit(0)  # who asked is gone: its program ends with this connection
+
+
 def main(words: list[str]) -> int:
-    """Keep a task's files, or serve them."""
+    """Keep a task's files, serve them, or lead to the server beside the task."""
     os.umask(0o077)
     what, root, task = words[:3]
     if what == "keep":
         return keep(root, task, float(words[3]))
+    if what == "reach":
+        return reach(f"{root}/job/{task}/inside.sock")
     Server(root, task).serve(sys.stdin.buffer, sys.stdout.buffer)
     return 0
 

@@ -5,9 +5,10 @@ instructions of the main thread, in the middle of a step as well, would wait for
 return, and could hold the training up for ever. Code that must not see a half-done step shares a
 lock with the training loop.
 
-Somebody asks by the message ``ask.json`` (`exchange`), which says where to write. On YARN the asker
-sees no folder of the container: the model lies there as pieces ``save.0000``, … of a tar archive
-until it is fetched. ``save.json`` tells how far it is; it is there as soon as there is a function.
+Somebody asks by the message ``ask.json`` (`exchange`), which says where to write. On YARN and in a
+pod the asker sees no folder of the container: the model lies there as pieces ``save.0000``, … of a
+tar archive until it is fetched. ``save.json`` tells how far it is; it is there as soon as there is
+a function.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ STATE = "save.json"
 ASK = "ask.json"
 PACKED = "save"
 PLACE = "SUBMARINE_SAVE"
-"""On YARN: the folder that models are written to before they are packed.
+"""On YARN, and in a pod: the folder that models are written to before they are packed.
 
-skein's credentials lie there, too, by which the container hears who asks.
+On YARN skein's credentials lie there, too, by which the container hears who asks.
 """
 
 KEPT = 600.0
@@ -184,7 +185,7 @@ class _Questions:
         self._folder = folder
         self._packs = PLACE in os.environ
         self._last = ""
-        if self._packs:
+        if self._packs and os.path.exists(f"{os.environ[PLACE]}/.skein.crt"):  # noqa: PTH110 - as above
             # Beside whatever modules of the user's: TLS takes a dozen of the library's own.
             standard("submarine_runtime.skein_store", bundle)
             store = sys.modules["submarine_runtime.skein_store"].Store

@@ -55,23 +55,12 @@ SHORT: dict[str, set[str]] = {
 """What `make test` asks of each cluster; of `local` it asks all, and `make test-long` of each."""
 
 
-_UNSAVED = "models of running jobs are not saved there yet"
 _UNNAMED = "its declared GPUs have no names: no device plugin is there"
 UNDONE = {
     "kubernetes": {
-        "test_a_program_runs_inside_each_task_and_ends_with_it": "nobody goes into its tasks yet",
         "test_children_that_outlive_the_job_are_ended_with_it": "a pod counts processes by itself",
-        "test_a_function_that_hangs_is_told_after_patience_and_harms_nothing": _UNSAVED,
-        "test_a_job_that_ends_meanwhile_says_so": _UNSAVED,
         "test_each_gpu_of_a_task_may_be_a_rank": _UNNAMED,
-        "test_only_one_at_a_time_may_ask": _UNSAVED,
         "test_the_account_adds_up_while_jobs_come_and_go": _UNNAMED,
-        "test_the_jobs_own_function_saves_while_it_trains": _UNSAVED,
-        "test_what_lies_at_the_path_is_left_alone": _UNSAVED,
-        "test_what_the_function_raises_comes_to_who_asked_at_cell_and_line": _UNSAVED,
-        "test_without_a_function_the_last_complete_checkpoint_is_copied": _UNSAVED,
-        "test_without_both_it_is_said_what_to_do": _UNSAVED,
-        "test_a_job_that_waits_has_no_model_yet": _UNSAVED,
     }
 }
 """What a cluster does not do, or does not do here, and why."""

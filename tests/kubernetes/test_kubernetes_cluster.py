@@ -12,7 +12,7 @@ import pytest
 from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.manifest import JOB
 from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
-from submarine_engine.job import JobState
+from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import until
 
@@ -192,3 +192,37 @@ def test_a_namespace_that_goes_takes_the_job_along_in_words(place, monkeypatch):
     status = job.wait(180)
     assert status.state in {JobState.FAILED, JobState.CANCELLED}
     assert status.reason
+
+
+ENDS_OR_WAITS = """\
+import os, time
+if os.environ["SUBMARINE_TASK"] == "worker-1":
+    while not os.path.exists({gate!r}): time.sleep(0.05)
+print("ends", flush=True)
+os.environ["SUBMARINE_TASK"]
+"""
+
+
+def test_a_task_that_has_ended_gives_its_pod_back_and_no_other_keeper_asks_for_it(place):
+    gate = place.folder / "gate"
+    roles = (Role(count=2, resources=Resources(gpus=1)),)
+    job = place.submit(ENDS_OR_WAITS.format(gate=str(gate)), roles=roles)
+    until(lambda: [pod["metadata"]["name"][-8:] for pod in pods(job)] == ["worker-1"], 180)
+    assert place.holders() == {job.id: 1}
+    for pid, _ in keepers(place.home):
+        os.kill(pid, signal.SIGKILL)
+    assert place.submit("'another'").result(180) == "another"
+    assert not job.done()
+    gate.touch()
+    assert job.result(180) == "worker-0"
+    assert job.wait(180).state is JobState.SUCCEEDED
+    assert {task.attempt for task in job.status().tasks} == {1}
+
+
+def test_a_pod_that_is_deleted_while_it_waits_ends_the_job_in_words(place):
+    job = place.submit("1", node_selector="kubernetes.io/hostname=none", retries=2)
+    until(lambda: pods(job), 180)
+    kubectl("delete", "pod", "-l", f"{JOB}={job.id}")
+    status = job.wait(180)
+    assert status.state is JobState.FAILED
+    assert "deleted before its task began" in status.reason

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import os
+import queue
 import select
+import socket
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 
 import pytest
+from submarine_engine.clusters.container import Container
 from submarine_engine.clusters.kubernetes.files import PodFiles, PodSource, pack
+from submarine_engine.clusters.kubernetes.inside import reach
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.errors import ClusterError
+from submarine_engine.history import JobPaths
+from submarine_engine.testing.jobs import until
+from submarine_runtime import pod as runtime
 from submarine_runtime.pod import BEGUN, ROOT, keep, runs
+from websocket import ABNF, WebSocket, WebSocketException
 
 TASK = "worker-0"
 
@@ -218,3 +226,122 @@ def test_an_image_without_python_is_told_by_the_pods_own_words(pods, files):
     pods.open = lambda *_: WireOfThisMachine(["sh", "-c", "echo no python3 here >&2; exit 127"])
     with pytest.raises(ClusterError, match="no python3 here"):
         files.hello()
+
+
+def test_what_a_task_writes_for_tensorboard_comes_while_it_runs_and_at_its_end(
+    pods, brought, tmp_path
+):
+    folder = pods.root / "job" / TASK
+    (folder / "logdir/train").mkdir(parents=True)
+    events = folder / "logdir/train/events.out.1"
+    events.write_bytes(b"one")
+    home = JobPaths(tmp_path / "home", "20260101-000000-aaaaa")
+    container = Container(home, TASK, 0)
+    container.see(PodSource(brought, "pod-1", tmp_path / "spool", lambda: None))
+    copy = home.task(TASK).logdir / "train/events.out.1"
+    until(lambda: container.look() == [] and copy.exists() and copy.read_bytes() == b"one")
+    events.write_bytes(b"one and two")
+    (folder / BEGUN).touch()  # whoever ran it holds its lock no more: it is over
+    (folder / "exit").write_text("0\n")
+    assert container.drain()
+    assert copy.read_bytes() == b"one and two"
+
+
+def test_neither_secrets_nor_models_that_were_saved_come_home_with_the_rest(
+    pods, brought, tmp_path
+):
+    folder = pods.root / "job" / TASK
+    for name in ("launch.json", "task.json", "save.0000", "stdout", "outcome.json", "exit"):
+        (folder / name).write_bytes(b"0\n")
+    gone = []
+    source = PodSource(
+        brought, "pod-1", tmp_path / "spool", lambda: None, let_go=lambda: gone.append("pod-1")
+    )
+    assert set(source.sizes()) == {"stdout", "outcome.json", "exit"}
+    assert gone == ["pod-1"]
+
+
+def test_a_program_of_the_pod_leads_to_the_server_beside_the_task(tmp_path):
+    folder = tmp_path / "job" / TASK
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-I", runtime.__file__, "reach", str(tmp_path), TASK]
+    nobody = subprocess.run(command, capture_output=True, check=False)
+    assert (nobody.returncode, nobody.stdout) == (1, b"")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "inside.sock"))
+        server.listen()
+        program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        connection, _ = server.accept()
+        with connection, program:
+            program.stdin.write(b"asked")
+            program.stdin.flush()
+            assert connection.recv(10) == b"asked"
+            connection.sendall(b"answered")
+            assert program.stdout.read(8) == b"answered"
+            program.stdin.close()  # who asked is gone
+            assert connection.recv(1) == b""
+    assert program.returncode == 0
+
+
+class ExecOfThisMachine:
+    """The double of ``exec``: real frames of a WebSocket, whose program sends back what comes."""
+
+    def __init__(self):
+        ours, theirs = socket.socketpair()
+        self.sock, self.far = WebSocket(), WebSocket()
+        for wire, end in ((self.sock, ours), (self.far, theirs)):
+            wire.sock, wire.connected = end, True
+        self.waiting = queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+        threading.Thread(target=self.write, daemon=True).start()
+
+    def read(self):
+        with suppress(WebSocketException, OSError):
+            while frame := self.far.recv_frame():
+                if frame.opcode == ABNF.OPCODE_BINARY:
+                    assert frame.data[:1] == b"\0"
+                    self.waiting.put(frame.data[1:])
+        self.waiting.put(b"")
+
+    def write(self):
+        with suppress(WebSocketException, OSError):
+            self.far.send_binary(b"\2said of a warning")
+            self.far.ping("there?")
+            while data := self.waiting.get():
+                self.far.send_binary(b"\1" + data)
+                if data.endswith(b"end"):
+                    self.far.send_close()
+
+    def open(self, _pod, _container, command):
+        assert command[-3:] == ["reach", ROOT, TASK]
+        return self
+
+
+def test_much_goes_both_ways_at_once_and_each_end_tells_the_other_of_its_own():
+    sent = os.urandom(1 << 23)
+    end = reach(ExecOfThisMachine(), "pod-1", TASK, "python")
+    with end:
+        sender = threading.Thread(target=end.sendall, args=(sent + b"end",))
+        sender.start()
+        came = bytearray()
+        while data := end.recv(1 << 16):
+            came += data
+        sender.join()
+    assert bytes(came) == sent + b"end"
+
+
+def test_who_goes_away_is_missed_in_the_pod():
+    pod = ExecOfThisMachine()
+    end = reach(pod, "pod-1", TASK, "python")
+    end.sendall(b"asked")
+    assert end.recv(5) == b"asked"
+    end.close()
+    until(lambda: is_over(pod))
+
+
+def is_over(pod):
+    """Return whether the pod's end of the WebSocket is closed."""
+    with suppress(WebSocketException, OSError):
+        pod.far.ping("still?")
+        return False
+    return True

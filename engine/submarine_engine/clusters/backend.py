@@ -30,6 +30,7 @@ from submarine_engine.lifecycle import FRAMES_WITHIN, HELLO_WITHIN, MISSED
 from submarine_engine.secret_values import note_values
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from submarine_engine.bundle import Bundle
@@ -694,6 +695,28 @@ class Backend(ClusterKind):
     @property
     def credentials(self) -> Credentials | None:
         """What a connection into a task on another machine is made with; None where none can be."""
+        return None
+
+    def reach_inside(self, paths: JobPaths, task: str) -> socket.socket | None:  # noqa: ARG002 - of clusters that have
+        """Connect to the server beside a running task by the cluster's own means.
+
+        Parameters
+        ----------
+        paths
+            The job's files.
+        task
+            Which.
+
+        Returns
+        -------
+        socket.socket or None
+            Its connection; None where this machine reaches the task's socket or machine itself.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be reached now.
+        """
         return None
 
     def own_checkpoints(self, paths: JobPaths) -> str | None:  # noqa: ARG002 - of clusters that have

@@ -357,6 +357,7 @@ class DrivenCluster(RecordedCluster):
                 lambda: self.status(job_id),
                 lambda: store.ring_bell(paths),
                 self.backend.credentials,
+                lambda name: self.backend.reach_inside(paths, name),
             )
 
     def metrics(self, job_id: str) -> JobMetrics:

@@ -31,7 +31,7 @@ from submarine_runtime.channel import (
 )
 
 from submarine_engine.clusters import machine
-from submarine_engine.errors import CommandError, JobError, ProgramError
+from submarine_engine.errors import ClusterError, CommandError, JobError, ProgramError
 from submarine_engine.history import JobPaths, read_foreign, write_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
@@ -70,6 +70,7 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
     status: Callable[[], JobStatus],
     wake: Callable[[], object],
     credentials: Credentials | None = None,
+    reach: Callable[[str], socket.socket | None] = lambda _task: None,
 ) -> tuple[str, Channel]:
     """Begin something inside a task; return the task and the connection to what has begun.
 
@@ -87,6 +88,8 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
         Has the job's driver look for questions.
     credentials
         For tasks on other machines.
+    reach
+        Connects to a task's server by the cluster's own means; returns None where it has none.
 
     Raises
     ------
@@ -109,7 +112,9 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
             said = _told(files.inside)
             if said is not None and said != nobody:
                 try:
-                    connection = _connect(paths.job_id, name, said, credentials)
+                    connection = _reached(paths.job_id, name, reach)
+                    if connection is None:
+                        connection = _connect(paths.job_id, name, said, credentials)
                     return name, _begun(paths.job_id, Channel(connection), said, asked)
                 except _NobodyError:
                     nobody = said
@@ -168,6 +173,18 @@ def _expect_running(job_id: str, status: JobStatus, task: str | None) -> TaskSta
     if found[task].exited:
         raise JobError(f"{task} is over, the job's others are not", job_id=job_id, fix="ask them")
     return found[task]
+
+
+def _reached(
+    job_id: str, task: str, reach: Callable[[str], socket.socket | None]
+) -> socket.socket | None:
+    """Connect by the cluster's own means; JobError where these fail."""
+    try:
+        return reach(task)
+    except ClusterError as error:
+        raise JobError(
+            f"{task} cannot be reached: {error.what}", job_id=job_id, fix=error.fix
+        ) from error
 
 
 def _connect(

@@ -10,8 +10,8 @@ import tarfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from submarine_engine.clusters.packed import unpack
 from submarine_engine.clusters.saving import read_note
-from submarine_engine.clusters.yarn.saving import unpack
 from submarine_engine.errors import ClusterError
 from submarine_runtime import packing
 

@@ -6,12 +6,13 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle.modules import ran_by_path
+from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
 from submarine_engine.clusters.base import Gpu, GpuShare
 from submarine_engine.clusters.environment import file_address, refuse_reserved
@@ -24,17 +25,24 @@ from submarine_engine.clusters.kubernetes.manifest import (
     manifests,
     node_labels,
 )
+from submarine_engine.clusters.kubernetes.noted import pods_of, python_of
+from submarine_engine.clusters.kubernetes.saving import PodHook
 from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
+from submarine_engine.clusters.saving import FolderStorage, FolderTarget
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
 from submarine_engine.history import JobPaths, is_job_id, read_json
 from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
+    import socket
+
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.backend import KeeperFolder
+    from submarine_engine.clusters.base import Saved
     from submarine_engine.clusters.kubernetes.request import KubernetesRequest
     from submarine_engine.clusters.kubernetes.state import Node
+    from submarine_engine.clusters.saving import Asked
     from submarine_engine.job import JobSpec, Role
 
 _INHERITED = ("LANG", "LC_ALL", "TZ", "MPLBACKEND")
@@ -198,6 +206,22 @@ class KubernetesBackend(Backend):
             )
             for host in hosts
         ]
+
+    def save(self, asked: Asked, path: str) -> Saved:
+        """Bring the model of a running job to a folder."""
+        record = read_json(asked.paths.record) or {}
+        kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
+        storage = FolderStorage(kept) if kept else None
+        with closing(PodHook(self.api, asked)) as hook:
+            return saving.save(asked, FolderTarget(Path(path)), hook, storage)
+
+    def reach_inside(self, paths: JobPaths, task: str) -> socket.socket | None:
+        """Connect to the server beside a task, by its pod."""
+        from submarine_engine.clusters.kubernetes.inside import reach  # noqa: PLC0415 - few are gone into
+
+        if (pod := pods_of(paths).get(task)) is None:
+            raise ClusterError("it has no pod now", where=f"job {paths.job_id}", fix="ask again")
+        return reach(self.api, pod, task, python_of(paths))
 
     def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:  # noqa: ARG002 - as others need it
         """Delete the pods that former keepers could not: of jobs that are over, or are gone."""

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -41,6 +42,13 @@ _AGAIN_AFTER = 1.0  # seconds until a pod that could not be reached is tried aga
 _PIECE = 1 << 18
 _LARGEST_HEAD = 1 << 22
 _MOST_NAMES = 100_000
+
+_STAYS = re.compile(
+    r"(task|launch|hello|answer|ask)\.json|node|begun|asked-to-end|logdir\.sent|save\.\d{4,}"
+)
+"""What of a task's folder is not wanted at home: what came from here, secrets among it, and models
+that were saved while it ran. Each would be a question more while its GPUs wait.
+"""
 
 # The program itself comes first, on its own input: the pod's image has nothing of ours.
 _BEGIN = (
@@ -225,6 +233,8 @@ class PodSource:
     last_words
         Returns the content of `EXIT` for a task that was killed with all that could tell how it
         ended, as the cluster says it; None while it does not.
+    let_go
+        Has the cluster forget the pod, whose task is over and whose files are here.
     """
 
     live = True
@@ -236,6 +246,7 @@ class PodSource:
         container: str,
         spool: Path,
         last_words: Callable[[], str | None],
+        let_go: Callable[[], object] = lambda: None,
     ) -> None:
         self.container = container
         self._files = files
@@ -243,6 +254,7 @@ class PodSource:
         self._home = FolderSource(container, spool)
         self._copied: dict[str, int] = {}
         self._last_words = last_words
+        self._let_go = let_go
 
     @property
     def is_home(self) -> bool:
@@ -261,6 +273,8 @@ class PodSource:
         self._bring_home(sizes)
         with suppress(ClusterError):  # the pod is deleted at last in any case
             self._files.end()
+        with suppress(ClusterError):
+            self._let_go()
         return self._home.sizes()
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
@@ -275,6 +289,8 @@ class PodSource:
         shutil.rmtree(staged, ignore_errors=True)
         make_private(staged)
         for name, size in sizes.items():
+            if _STAYS.fullmatch(name):
+                continue
             at = 0 if name in SERIES else min(self._copied.get(name, 0), size)
             descriptor = os.open(staged / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.pod import ROOT
+from submarine_runtime.saving import PLACE
 from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
@@ -27,6 +28,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     node_labels,
     read_volumes,
 )
+from submarine_engine.clusters.kubernetes.noted import NOTE
 from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits
 from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, SubmissionError
@@ -40,8 +42,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.job import JobSpec
 
-NOTE = "kubernetes.json"
-"""In the job's folder: what was asked of the cluster, written before it is asked."""
+_PODS = "pods"  # in the job's folder: what tasks that are over have left
 
 _TRIES_EVERY = 2.0  # seconds between two tries to ask a server that is silent
 _LOOKS_EVERY = 1.0  # seconds between two looks whether a job of several finds room
@@ -79,12 +80,14 @@ class KubernetesRequest(Request):
         noted = read_json(self._note_path) or {}
         self._note = noted if noted.get("attempt") == job.attempt else {}
         self._tried_at = self._asked_at = float("-inf")
-        self._given: dict[str, Allocated] = {}
+        # What was given before: of a pod that is over the cluster may know nothing any more.
+        given = self._note.get("given") or {}
+        self._given = {task: Allocated(*told) for task, told in given.items()}
         self._last: dict[str, Pod] = {}  # by task, as it was seen last
         self._ending: dict[str, float] = {}  # since when each pod is seen to end
         self._files: dict[str, PodFiles] = {}
         self._sources: dict[str, PodSource] = {}
-        self._brought: set[str] = set()
+        self._brought = set(self._given)
         self._partly_since: float | None = None
         self._image_since: float | None = None
         self._stopped = False
@@ -231,7 +234,8 @@ class KubernetesRequest(Request):
         if not any(self._note.get(ours) for ours in ("withdrawn", "turning", "killed")):
             # Somebody has deleted one by hand: what the cluster itself ends says so.
             self._stopped = self._stopped or any(
-                pod.ending and not pod.final and not pod.is_lost for pod in mine.values()
+                pod.ending and not (pod.final or pod.is_lost or self._is_home(pod.name))
+                for pod in mine.values()
             )
         return mine
 
@@ -250,7 +254,8 @@ class KubernetesRequest(Request):
                     self._bring(task)
             if len(self._brought) < len(names):
                 self._refuse_hopeless(pods)
-                self._give_back_if_partly(pods)
+                if not self._turn_if_lost(pods):
+                    self._give_back_if_partly(pods)
                 return None
         except SubmissionError:
             raise
@@ -263,6 +268,7 @@ class KubernetesRequest(Request):
             task: Allocated(names[task], pod.node, max(pod.scheduled_at, asked))
             for task, pod in ((task, self._last[task]) for task in names)
         }
+        self._note_down(given=self._given)
         return self._given
 
     def _bring(self, task: str) -> None:
@@ -306,7 +312,7 @@ class KubernetesRequest(Request):
         role = next(role for role in spec.roles if task in role.tasks)
         environment = job_environment(
             {"HOME": f"{ROOT}/user", **job.launch["outer"]},
-            {**spec.env, **noted_values(job.paths.root)},
+            {PLACE: f"{ROOT}/user", **spec.env, **noted_values(job.paths.root)},
             job_id=self._id,
             task=TaskPaths(task_root),
             vcores=role.resources.vcores,
@@ -399,6 +405,32 @@ class KubernetesRequest(Request):
             self._note_down(turning=True)
             self._turn_back()
 
+    def _turn_if_lost(self, pods: Mapping[str, Pod]) -> bool:
+        """Ask for all pods anew where the cluster has taken one back before its task began.
+
+        Raises
+        ------
+        SubmissionError
+            Somebody has deleted one by hand.
+        """
+        waiting = {task: name for task, name in self._names.items() if task not in self._brought}
+        lost = any(pods[task].final and pods[task].is_lost for task in waiting if task in pods)
+        for task, name in waiting.items():
+            if task in pods:
+                continue
+            last = self._last.get(task)
+            if not self._spec.queue and (last is None or not last.is_lost):
+                raise SubmissionError(
+                    "its pod was deleted before its task began",
+                    where=name,
+                    fix="submit the job again; `submarine job cancel` ends one that waits",
+                )
+            lost = True
+        if lost:
+            self._note_down(turning=True)
+            self._turn_back()
+        return lost
+
     def _turn_back(self) -> None:
         """End all pods, and ask for others once these are gone."""
         for name in self._names.values():
@@ -441,10 +473,17 @@ class KubernetesRequest(Request):
         with suppress(ClusterError):
             self._pods(hurry=True)
         pod = self._last.get(container.task)
-        if pod is None or self._stopped:
+        if self._stopped or (pod is None and container.task not in self._given):
             return False
-        is_gone = pod.node and not pod.final and pod.name not in self._state_names()
-        return pod.is_lost or bool(is_gone and not wanted)
+        if pod is not None and pod.is_lost:
+            return True
+        name = self._names.get(container.task, "")
+        is_over = (pod is not None and pod.final) or self._is_home(name)
+        return not (is_over or wanted) and name not in self._state_names()
+
+    def _is_home(self, pod: str) -> bool:
+        """Return whether all that a pod's task has left is here: it is over, and was let go."""
+        return (self._job.paths.root / _PODS / pod).exists()
 
     def _state_names(self) -> set[str]:
         with suppress(ClusterError):
@@ -504,11 +543,26 @@ class KubernetesRequest(Request):
     def source(self, container: Allocated) -> PodSource:
         """Return the task's files in its pod."""
         task = self._task_of(container.id)
-        spool = self._job.paths.root / "pods" / container.id
+        spool = self._job.paths.root / _PODS / container.id
         self._sources[task] = PodSource(
-            self._reach(task), container.id, spool, lambda: self._last_words(task)
+            self._reach(task),
+            container.id,
+            spool,
+            last_words=lambda: self._last_words(task),
+            let_go=lambda: self._let_go(container.id),
         )
         return self._sources[task]
+
+    def _let_go(self, pod: str) -> None:
+        """Have the cluster forget a pod at once, whose task's processes are gone.
+
+        Its node needs a second or two to tell that its containers have ended, for which the pod
+        would hold its GPUs. Queues of the cluster's want to see for themselves how a pod ended.
+        """
+        if not self._spec.queue:
+            self._pods(since=time.monotonic())  # whether the cluster, or somebody, has ended it
+            self._state.api.delete(pod, grace=0)
+            self._asked_at = time.monotonic()
 
     def _last_words(self, task: str) -> str | None:
         """Return how a task ended that was killed with all that could tell it; None for not yet."""
@@ -521,7 +575,10 @@ class KubernetesRequest(Request):
     def is_over(self, task: str) -> bool:
         """Return whether a task's pod has ended, or is gone."""
         pod = self._last.get(task)
-        return pod is not None and (pod.final or pod.name not in self._state_names())
+        if pod is None and task not in self._given:
+            return False
+        is_final = pod is not None and pod.final
+        return is_final or self._names.get(task) not in self._state_names()
 
     def waiting(self) -> tuple[int, str]:
         """Return how many jobs of this home are before it, and what it waits for in words."""
@@ -547,7 +604,7 @@ class KubernetesRequest(Request):
 
     def forget(self) -> None:
         """Delete the job's pods, which are over, of all its attempts."""
-        shutil.rmtree(self._job.paths.root / "pods", ignore_errors=True)
+        shutil.rmtree(self._job.paths.root / _PODS, ignore_errors=True)
         with suppress(ClusterError):
             for told in self._state.api.pods(
                 f"{OWNER}={self._state.owner},submarine/job={self._id}"
@@ -569,4 +626,4 @@ def _runs(pod: Pod, container: str) -> bool:
     return bool(pod.node) and pod.container(container)[0] == "running"
 
 
-__all__ = ["NOTE", "KubernetesRequest"]
+__all__ = ["KubernetesRequest"]

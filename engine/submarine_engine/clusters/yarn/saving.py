@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import shutil
-import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.base import Saved
 from submarine_engine.clusters.environment import file_address
+from submarine_engine.clusters.packed import unpack
 from submarine_engine.clusters.saving import File, FolderStorage, Note, Storage, occupied
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.log_transport import Channel, LogTransport
@@ -31,89 +30,6 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
     from submarine_engine.clusters.yarn.hdfs import Hdfs
     from submarine_engine.clusters.yarn.rest import ResourceManager
-
-
-# A packed model from its container, unpacked while it comes; the word of a stranger.
-
-
-Read = Callable[[str, int, int], bytes]
-"""Returns at most that many bytes of a file, from an offset on."""
-
-_AT_ONCE = 4 << 20
-
-
-def unpack(read: Read, pieces: Mapping[str, int], sha256: str, folder: Path) -> None:
-    """Write the files of an archive into an empty folder.
-
-    Parameters
-    ----------
-    pieces
-        The bytes of each piece of the archive, in their order.
-    sha256
-        What the sum of all of them has to be.
-
-    Raises
-    ------
-    ClusterError
-        What came is not what was sent, or no archive of plain files.
-    OSError
-        The folder cannot be written.
-    """
-    coming = _Coming(read, pieces)
-    try:
-        with tarfile.open(fileobj=coming, mode="r|", bufsize=_AT_ONCE) as archive:  # type: ignore[call-overload] # it reads, which is all that is asked
-            for member in archive:
-                _write(archive, member, folder)
-        while coming.read(_AT_ONCE):
-            pass
-    except tarfile.TarError as error:
-        raise _broken(str(error)) from error
-    if coming.sum.hexdigest() != sha256:
-        raise _broken("its check sum is another one")
-
-
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or "\0" in member.name:
-        raise _broken(f"it holds {member.name!r:.100}")
-    to = folder.joinpath(*path.parts)
-    if member.isdir():
-        to.mkdir(parents=True, exist_ok=True)
-    elif member.isreg() and (source := archive.extractfile(member)) is not None:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        with to.open("xb") as file:
-            shutil.copyfileobj(source, file, _AT_ONCE)
-
-
-def _broken(why: str) -> ClusterError:
-    return ClusterError(
-        f"the saved model that came from the container is not whole: {why}", fix="ask once more"
-    )
-
-
-class _Coming:
-    """All pieces as one file that is read from its beginning to its end."""
-
-    def __init__(self, read: Read, pieces: Mapping[str, int]) -> None:
-        self._read = read
-        self._left = list(pieces.items())
-        self._offset = 0
-        self.sum = hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size and self._left:
-            name, length = self._left[0]
-            data = self._read(name, self._offset, min(size - len(found), length - self._offset))
-            if not data:
-                raise _broken(f"{name} ends at byte {self._offset} of {length}")
-            found += data
-            self._offset += len(data)
-            if self._offset == length:
-                self._left.pop(0)
-                self._offset = 0
-        self.sum.update(found)
-        return bytes(found)
 
 
 # HDFS as a place that models are saved to, and as one that checkpoints lie in.
