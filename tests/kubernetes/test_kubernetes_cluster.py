@@ -185,6 +185,7 @@ def test_a_namespace_that_goes_takes_the_job_along_in_words(place, monkeypatch):
     kubectl("create", "namespace", "passing")
     monkeypatch.setenv("SUBMARINE_KUBERNETES_NAMESPACE", "passing")
     monkeypatch.delenv("SUBMARINE_KUBERNETES_VOLUMES")
+    monkeypatch.delenv("SUBMARINE_KUBERNETES_PYTHON")  # it lies on that volume
     elsewhere = Place("kubernetes", place.home, place.folder)
     job = elsewhere.submit("import time\nprint('runs', flush=True)\ntime.sleep(600)")
     until(lambda: job.status().state is JobState.RUNNING)

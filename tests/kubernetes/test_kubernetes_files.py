@@ -33,6 +33,7 @@ class WireOfThisMachine:
     def __init__(self, command):
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+        self.sock = self
 
     def write_stdin(self, data):
         with suppress(BrokenPipeError):  # a WebSocket takes what its program hears no more
@@ -52,7 +53,7 @@ class WireOfThisMachine:
     def is_open(self):
         return self.process.poll() is None
 
-    def close(self):
+    def shutdown(self):
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             stream.close()
         self.process.kill()
@@ -80,7 +81,7 @@ def pods(tmp_path):
     yield found
     for wire in found.wires:
         if wire.process.returncode is None:
-            wire.close()
+            wire.shutdown()
 
 
 @pytest.fixture

@@ -501,6 +501,11 @@ class SubmitQueue:
                 count += key == mine
             return 0
 
+    def has(self, key: str) -> bool:
+        """Return whether a job is still to ask the same, or one that has not told whom yet."""
+        with self._lock:
+            return any(one is None or one == key for one in self._keys.values())
+
     def leave(self, job_id: str) -> None:
         """Take a job out: it has asked, or never will. Nothing where it is not in the line."""
         with self._lock:

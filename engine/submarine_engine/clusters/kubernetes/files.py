@@ -85,8 +85,10 @@ class PodFiles:
         wire, self._wire = self._wire, None
         self._heard.clear()
         if wire is not None:
+            # Its own `close` waits three seconds for an answer, while GPUs may wait for us, and
+            # leaves the connection open where the server has hung up before.
             with suppress(*WIRE_ERRORS):
-                wire.close()
+                wire.sock.shutdown()
 
     def hello(self) -> Mapping[str, Any]:
         """Return which Python the pod has, and whether its job's files are there.

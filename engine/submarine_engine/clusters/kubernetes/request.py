@@ -29,7 +29,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     read_volumes,
 )
 from submarine_engine.clusters.kubernetes.noted import NOTE
-from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits
+from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits, needs
 from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import TaskPaths, read_json, write_json
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.kubernetes.state import KubernetesState
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.job import JobSpec
+
+_GPUS = "gpus"  # the line of jobs that wait for GPUs
 
 _PODS = "pods"  # in the job's folder: what tasks that are over have left
 
@@ -92,7 +94,7 @@ class KubernetesRequest(Request):
         self._image_since: float | None = None
         self._stopped = False
         # Jobs without GPUs stand in no line: they wait for nothing that others hold.
-        line = "gpus" if job.spec.gpus else self._id
+        line = _GPUS if job.spec.gpus else self._id
         state.submit_queue.name(self._id, line)
 
     @property
@@ -462,6 +464,22 @@ class KubernetesRequest(Request):
             return False
         self._state.api.delete(pod.name, grace=0)
         return True
+
+    def room(self) -> int:
+        """Return how many workers more there is room for; 0 where another job waits."""
+        spec, api = self._job.spec, self._state.api
+        if spec.elastic is None or self._state.submit_queue.has(_GPUS):
+            return 0
+        pods, free = api.all_pods(), self._state.free(node_labels(spec))
+        if pods is None or free is None:  # not ours to know
+            return 0
+        name = gpu_resource(spec)
+        if any(not pod["spec"].get("nodeName") and needs(pod["spec"])[name] for pod in pods):
+            return 0
+        had = self._spec.tasks
+        more = [pod for task, pod in self._manifests(spec).items() if task not in had]
+        sizes = range(len(more), 0, -1)
+        return next((n for n in sizes if fits((pod["spec"] for pod in more[:n]), free)), 0)
 
     @property
     def stopped(self) -> bool:
