@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle import BuildOptions, Bundle, Cell, build_call
 from submarine_engine.bundle.own_modules import set_in
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.choice import cluster_for, room_of
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.declared import Declared, declared, job_options
 from submarine_engine.errors import ArgumentsError, BundleError, CommandError
@@ -172,6 +172,29 @@ class PreparedCall:
     logs: str = FIRST
     cache: bool | str = False
     function: str = ""
+
+    def placed(
+        self, default: str, tell: Callable[[str], object] | None = None
+    ) -> tuple[Cluster, PreparedCall]:
+        """Return where it is to run, chosen for it where it may be any of several.
+
+        Parameters
+        ----------
+        default
+            The name of the cluster, unless the call itself says.
+        tell
+            As `submarine_engine.clusters.choice.cluster_for` has it.
+
+        Raises
+        ------
+        ConfigError, SubmissionError, ClusterError
+            As `submarine_engine.clusters.choice.cluster_for`.
+        """
+        named = self.cluster or default
+        if not isinstance(named, str):
+            return named, self
+        where, spec = cluster_for(named, self.spec, tell)
+        return where, replace(self, spec=spec, cluster=where)
 
     def submit(self, cluster: Cluster) -> Job:
         """Submit it from here, or return the job that had its result already.
@@ -482,7 +505,8 @@ def submit(  # noqa: PLR0913 - the options of a job, each by its name
     queue
         Of the cluster's queues; the cluster's own choice unless given.
     cluster
-        Where to run; the configured one unless given.
+        Where to run; the configured one unless given; ``"any"`` for the first of several whose GPUs
+        are free.
     env
         Environment variables of the job.
     secret
@@ -624,7 +648,7 @@ def _limit(config: Config) -> int:
     limit: int = config.value("capture_limit")
     if config.origin("capture_limit") != DEFAULT:
         return limit
-    return open_cluster(config.value("cluster")).room() or limit
+    return room_of(config.value("cluster")) or limit
 
 
 def prepare(  # noqa: PLR0913 - as `_submit`, and whose program it is
@@ -670,8 +694,7 @@ def _submit(
 ) -> tuple[Job, str]:
     """Return the job, and whose log is to be shown."""
     call = prepare(function, args, keywords, tell, logs)
-    cluster = call.cluster or load_config().value("cluster")
-    where = open_cluster(cluster) if isinstance(cluster, str) else cluster
+    where, call = call.placed(load_config().value("cluster"), tell)
     if tell is not None:
         where.tell = tell
     return call.submit(where), call.logs

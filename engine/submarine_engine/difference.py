@@ -498,7 +498,7 @@ def _options(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
     return found
 
 
-_LEFT_OUT = frozenset({"version", "roles", "options", "asks", "parent", "env"})
+_LEFT_OUT = frozenset({"version", "roles", "options", "asks", "parent", "chosen", "env"})
 
 
 def _options_of(told: _Told) -> dict[str, _Words]:

@@ -12,7 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from submarine_engine import __version__
-from submarine_engine.clusters import cluster_kind, cluster_names
+from submarine_engine.clusters import ANY, cluster_kind, cluster_names
+from submarine_engine.clusters.choice import candidates
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.declared import known_settings
@@ -153,15 +154,31 @@ def _room(config: Config) -> Iterator[Check]:
 
 def _cluster(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
-    if name not in cluster_names():
+    told = f"{name} ({config.origin('cluster')})"
+    if name == ANY:
+        told += f": the first of {', '.join(candidates())} whose GPUs are free"
+    elif name not in cluster_names():
         cluster_kind(name)  # says which there are
-    yield Check("cluster", OK, f"{name} ({config.origin('cluster')})")
+    yield Check("cluster", OK, told)
 
 
 def _jobs_cluster(config: Config) -> Iterator[Check]:
     name = str(config.value("cluster"))
-    if name in cluster_names():
+    if name == ANY:
+        for each in candidates():
+            yield from _checks_of(each, config)
+    elif name in cluster_names():
         yield from cluster_kind(name).checks(config)
+
+
+def _checks_of(name: str, config: Config) -> Iterator[Check]:
+    """Yield what one of several clusters has to say; one that is away is passed over by jobs."""
+    try:
+        for found in cluster_kind(name).checks(config):
+            verdict = NOTE if found.verdict == BAD else found.verdict
+            yield Check(f"{name}: {found.title}", verdict, found.what, found.fix)
+    except SubmarineError as error:
+        yield Check(name, NOTE, _told(error), error.fix)
 
 
 def _notebook(config: Config) -> Iterator[Check]:  # noqa: ARG001 - as all checks

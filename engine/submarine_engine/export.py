@@ -44,7 +44,7 @@ _STATES = {
 }
 _UNNAMED = "submarine"
 _NO_PARAMETER = frozenset(
-    {"version", "name", "notebook", "secrets", "outputs", "parent", "asks", "quicklinks"}
+    {"version", "name", "notebook", "secrets", "outputs", "parent", "asks", "chosen", "quicklinks"}
 )
 _LONGEST_KEY = 250
 _LONGEST_VALUE = 500  # MLflow's own limit, in its older releases

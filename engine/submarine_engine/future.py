@@ -164,13 +164,14 @@ class Job:
             The cluster refuses the new one.
         """
         # imported late: few jobs are run again
-        from submarine_engine.clusters import open_cluster  # noqa: PLC0415
         from submarine_engine.rerun import rerun, with_options  # noqa: PLC0415
 
-        where = open_cluster(cluster) if isinstance(cluster, str) else cluster or self.cluster
         told: list[str] = []
-        again = rerun(
-            self.id, lambda spec: with_options(spec, options), cluster=where, tell=told.append
+        where, again = rerun(
+            self.id,
+            lambda spec: with_options(spec, options),
+            cluster=cluster or self.cluster,
+            tell=told.append,
         )
         for text in told:
             warnings.warn(text, stacklevel=2)

@@ -455,6 +455,8 @@ class JobSpec:
         Whether whoever submits the job waits for it and answers what its code asks.
     parent
         The job that this one works for, see `submarine_engine.pool`: lists show that one alone.
+    chosen
+        Which cluster was chosen for it among several, and why, in words; None where it was named.
     serves
         What the job is there for where it is no computation: ``notebook``, ``kernel`` (see
         `submarine_engine.notebooks`); None for all others.
@@ -616,6 +618,7 @@ class JobSpec:
     asks: bool = False
     parent: str | None = None
     serves: str | None = None
+    chosen: str | None = None
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
         if not _NAME.fullmatch(self.name):

@@ -21,7 +21,7 @@ from submarine_runtime.saving import PLACE
 from submarine_engine import inside
 from submarine_engine.api import waiting_words
 from submarine_engine.bundle.model import Bundle, Manifest
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.choice import cluster_for
 from submarine_engine.command.parser import build_spec
 from submarine_engine.config import load_config
 from submarine_engine.errors import CommandError, JobError, SubmarineError
@@ -147,7 +147,7 @@ def submit_server(  # noqa: PLR0913, PLR0917 - what is to run, and where
     """
     spec = replace(spec_of(kind, values), notebook=notebook)
     config = load_config({"cluster": values.get("cluster")})
-    where = open_cluster(str(config.value("cluster")))
+    where, spec = cluster_for(str(config.value("cluster")), spec, tell)
     where.tell = tell
     return Job(where, where.submit(spec, _bundle(module, own), workdir=workdir))
 

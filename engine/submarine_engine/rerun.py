@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import count
 from submarine_engine.bundle.model import Bundle, pieces_of
+from submarine_engine.clusters.choice import cluster_for
 from submarine_engine.errors import CommandError, JobError
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.job import JobSpec
@@ -39,15 +40,16 @@ _NAMED = 4
 _FRESH = "run its cell or its command again"
 
 
-def rerun(
+def rerun(  # noqa: PLR0913 - each by its name
     job_id: str,
     change: Callable[[JobSpec], JobSpec],
     *,
-    cluster: Cluster,
+    cluster: Cluster | str,
     notebook: bool = False,
     tell: Callable[[str], object],
-) -> str:
-    """Run what a job ran once more, from the start; return the id of the new job.
+    say_choice: Callable[[str], object] | None = None,
+) -> tuple[Cluster, str]:
+    """Run what a job ran once more, from the start; return where, and the id of the new job.
 
     Parameters
     ----------
@@ -56,11 +58,13 @@ def rerun(
     change
         Gives what the new one is to be, of what the earlier one was.
     cluster
-        Where; of the same home as the earlier one's.
+        Where, or its name; of the same home as the earlier one's.
     notebook
         Whether it is the earlier one's notebook that asks.
     tell
         Called with a sentence for each thing that is another now.
+    say_choice
+        Called with the reason where the cluster is any of several.
 
     Raises
     ------
@@ -85,7 +89,8 @@ def rerun(
         )
     # Nobody waits at the new one's cell, and from a terminal no notebook at all.
     asker = former.notebook if notebook else None
-    spec = change(replace(former, checkpoint_path=None, asks=False, notebook=asker))
+    plain = replace(former, checkpoint_path=None, asks=False, notebook=asker, chosen=None)
+    spec = change(plain)
     if former.checkpoint_path and not spec.checkpoint_path:
         raise CommandError(
             f"the job {job_id} has kept checkpoints in {former.checkpoint_path}, from which a"
@@ -94,6 +99,9 @@ def rerun(
             fix="give it a folder of its own: --checkpoint_path NEW; to go on: submarine job retry "
             f"{job_id}",
         )
+    if isinstance(cluster, str):
+        cluster, spec = cluster_for(cluster, spec, say_choice)
+        cluster.tell = tell
     workdir = Path(record["workdir"])
     if cluster.tasks_here and not workdir.is_dir():
         raise JobError(
@@ -101,7 +109,7 @@ def rerun(
         )
     for line in changed_since(paths, cluster, spec, workdir, bundle):
         tell(line)
-    return cluster.rerun(job_id, spec, bundle, workdir=workdir)
+    return cluster, cluster.rerun(job_id, spec, bundle, workdir=workdir)
 
 
 def with_options(spec: JobSpec, options: Mapping[str, object]) -> JobSpec:

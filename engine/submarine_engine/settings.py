@@ -64,6 +64,24 @@ def read_name(value: object) -> str:
     return value
 
 
+def read_names(value: object) -> tuple[str, ...]:
+    """Return names: a list of texts, or one text with commas between them."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not texts:
+        raise ValueError("it must be a list of names")
+    names = tuple(read_name(text).strip() for text in texts)
+    if len(set(names)) < len(names):
+        raise ValueError("it names one twice")
+    return names
+
+
+def _read_any_of(value: object) -> tuple[str, ...]:
+    names = read_names(value)
+    if "any" in names:
+        raise ValueError("`any` stands for those that it names")
+    return names
+
+
 def read_switch(value: object) -> bool:
     """Return whether it is ``true``; else it must be ``false``."""
     text = str(value).strip().lower()
@@ -112,6 +130,20 @@ KEYS = {
             default=lambda: "local",
             read=read_name,
             example='"local"',
+        ),
+        Key(
+            name="any_of",
+            help="The clusters that `--cluster any` chooses among, in the order of your choice.",
+            default=lambda: None,
+            read=_read_any_of,
+            example='["local", "slurm"]',
+        ),
+        Key(
+            name="any_within",
+            help="Seconds within which each of them has to answer.",
+            default=lambda: 10.0,
+            read=read_period,
+            example="10",
         ),
         Key(
             name="home",
@@ -247,4 +279,6 @@ def format_value(name: str, value: object) -> str:
         return str(value).lower()
     if name == "notify":
         return webhooks.host(str(value))
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

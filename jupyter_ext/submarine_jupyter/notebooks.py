@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.api import waiting_words
-from submarine_engine.clusters import cluster_names
+from submarine_engine.clusters import cluster_choices
 from submarine_engine.command import NOTEBOOK, parse
 from submarine_engine.command.options import NOTEBOOK_SERVER, Option
 from submarine_engine.config import load_config
@@ -54,7 +54,7 @@ def form() -> dict[str, Any]:
 
 def _field(option: Option) -> dict[str, Any]:
     # Queues are those of the cluster that is chosen: the page knows them with its GPUs.
-    choices = cluster_names() if option.key == "cluster" else []
+    choices = cluster_choices() if option.key == "cluster" else []
     value = getattr(option.type, "name", "") or ""
     return {
         "key": option.key,

@@ -103,12 +103,9 @@ def prepare(
     return _prepare(bench_of(shell), function, args, keywords, cell=cell)
 
 
-def cluster_of(call: PreparedCall) -> Cluster:
-    """Return where a prepared call is to run."""
-    cluster = call.cluster
-    if cluster is None or isinstance(cluster, str):
-        return bench_of(get_ipython()).cluster(cluster)
-    return cluster
+def placed(call: PreparedCall) -> tuple[Cluster, PreparedCall]:
+    """Return where a prepared call is to run, as `PreparedCall.placed` does."""
+    return call.placed(bench_of(get_ipython()).cluster_name(), say)
 
 
 def submit_prepared(call: PreparedCall, *, shown: bool = True) -> Job:
@@ -166,5 +163,5 @@ def _prepare(  # noqa: PLR0913 - as `prepare_call`, each by its name
 
 
 def _submit(bench: Workbench, call: PreparedCall, interrupt: Interrupt | None = None) -> Job:
-    where, call = cluster_of(call), replace(call, spec=bench.from_here(call.spec))
+    where, call = placed(replace(call, spec=bench.from_here(call.spec)))
     return bench.submit(where, call.bundle, lambda: call.submit(where), interrupt)

@@ -184,7 +184,11 @@ def run_bundle(
         if caching:
             _explain(bench, command, bundle, caching)
         return Code(bundle.script, language="python")
-    cluster = bench.cluster(command.values.get("cluster"))
+    which = command.values.get("logs")
+    if "detach" not in command.values:
+        check_task(which, spec.each_rank_a_task().tasks)
+        spec = replace(spec, asks=bench.answers(command))
+    cluster, spec = bench.cluster_for(command, spec)
 
     def submit(interrupt: Interrupt | None = None) -> Job:
         def place() -> Job:
@@ -197,9 +201,6 @@ def run_bundle(
 
     if "detach" in command.values:
         return submit()
-    which = command.values.get("logs")
-    check_task(which, spec.each_rank_a_task().tasks)
-    spec = replace(spec, asks=bench.answers(command))
     with noted(Interrupt()) as interrupt:
         job = submit(interrupt)
         if frontend.current.leave:
@@ -214,8 +215,8 @@ def run_bundle(
 
 def _explain(bench: Workbench, command: Command, bundle: Bundle, caching: Caching) -> None:
     """Say what the cell's result depends on, and whether it is remembered."""
-    cluster = bench.cluster(command.values.get("cluster"))
-    lines = cache.explained(cluster, bench.spec(command), bundle, Path.cwd(), caching)
+    cluster, spec = bench.cluster_for(command, bench.spec(command))
+    lines = cache.explained(cluster, spec, bundle, Path.cwd(), caching)
     show("\n".join(visible_lines(line, _LONGEST) for line in lines))  # it was asked for
 
 

@@ -23,8 +23,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import Code, display
 from submarine_engine.amounts import clock, count
 from submarine_engine.cache import Cache, Entry, forget
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters import ANY
 from submarine_engine.clusters.base import Gpu
+from submarine_engine.clusters.choice import clusters_of
 from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command import NOTEBOOK, Command, complete, parse
 from submarine_engine.config import load_config
@@ -263,17 +264,16 @@ def _rerun(bench: Workbench, command: Command) -> object:
     from submarine_engine.rerun import rerun  # noqa: PLC0415
 
     former = _job(command)
-    where = command.values.get("cluster")
-    cluster = open_cluster(where) if where else former.cluster
-    cluster.tell = say
-    again = rerun(
+    former.cluster.tell = say
+    where, again = rerun(
         former.id,
         lambda spec: overridden(spec, command.values),
-        cluster=cluster,
+        cluster=command.values.get("cluster") or former.cluster,
         notebook=True,
         tell=lambda text: say(visible(text)),
+        say_choice=say,
     )
-    job = Job(cluster, again)
+    job = Job(where, again)
     say(f"job {job.id} runs once more what job {former.id} ran")
     return None if command.values.get("detach") else _follow(bench, job, command)
 
@@ -517,16 +517,32 @@ def _usage(_: Workbench, command: Command) -> Listing[Usage]:
 
 
 def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
-    cluster = bench.cluster(command.values.get("cluster"))
-    gpus = cluster.gpus()
-    rows = [
-        (gpu.id, gpu.name, gpu.host, f"{gpu.memory} MiB" if gpu.memory else "-",
-         visible(gpu.held_words))
-        for gpu in gpus
-    ]  # fmt: skip
-    shares = [(one.kind, one.name, str(one.free), str(one.total)) for one in cluster.gpu_shares()]
-    below = ("", table(("PART", "NAME", "FREE", "TOTAL"), shares)) if shares else ()
-    return Listing(gpus, ("GPU", "NAME", "HOST", "MEMORY", "JOB"), rows, below)
+    names = clusters_of(bench.cluster_name(command.values.get("cluster")))
+    gpus: list[Gpu] = []
+    rows: list[tuple[str, ...]] = []
+    shares: list[tuple[str, ...]] = []
+    away = []
+    for name in names:
+        of = (name,) if len(names) > 1 else ()
+        try:
+            cluster = bench.cluster(name)
+            found, parts = cluster.gpus(), cluster.gpu_shares()
+        except SubmarineError as error:
+            if not of:
+                raise
+            away += [f"{name}: {visible(error.what)}"]  # the others are shown all the same
+            continue
+        gpus += found
+        rows += [
+            (*of, gpu.id, gpu.name, gpu.host, f"{gpu.memory} MiB" if gpu.memory else "-",
+             visible(gpu.held_words))
+            for gpu in found
+        ]  # fmt: skip
+        shares += [(*of, one.kind, one.name, str(one.free), str(one.total)) for one in parts]
+    of = ("CLUSTER",) if len(names) > 1 else ()
+    below = ("", table((*of, "PART", "NAME", "FREE", "TOTAL"), shares)) if shares else ()
+    head = (*of, "GPU", "NAME", "HOST", "MEMORY", "JOB")
+    return Listing(gpus, head, rows, (*below, *away))
 
 
 def _script(bench: Workbench, _: Command) -> Code:
@@ -535,10 +551,16 @@ def _script(bench: Workbench, _: Command) -> Code:
 
 
 def _use(bench: Workbench, command: Command) -> None:
-    bench.cluster(command.values["cluster"])
-    bench.cluster_in_use = command.values["cluster"]
+    wanted = command.values["cluster"]
+    if wanted == ANY:
+        named = ", ".join(clusters_of(ANY))
+        told = f"each job of this notebook goes to the first of {named} whose GPUs are free"
+    else:
+        bench.cluster(wanted)
+        told = f"this notebook's jobs go to {wanted}"
+    bench.cluster_in_use = wanted
     bench.get_ready()
-    say(f"this notebook's jobs go to {bench.cluster_in_use}")
+    say(told)
 
 
 def _doctor(bench: Workbench, command: Command) -> Listing[Check]:

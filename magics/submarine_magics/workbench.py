@@ -17,6 +17,7 @@ from submarine_engine.bundle.model import Manifest, Sent
 from submarine_engine.bundle.own_modules import OwnModules
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.base import Cluster
+from submarine_engine.clusters.choice import cluster_for
 from submarine_engine.command import Command, job_name
 from submarine_engine.config import DEFAULT, load_config
 from submarine_engine.errors import CaptureTooLargeError, SubmarineError
@@ -81,6 +82,16 @@ class Workbench:
     def cluster(self, wanted: str | None = None) -> Cluster:
         """Open the cluster that `cluster_name` names."""
         return open_cluster(self.cluster_name(wanted))
+
+    def cluster_for(self, command: Command, spec: JobSpec) -> tuple[Cluster, JobSpec]:
+        """Open a command's cluster for a job, chosen for it where it may be any of several.
+
+        Raises
+        ------
+        ConfigError, SubmissionError, ClusterError
+            As `submarine_engine.clusters.choice.cluster_for`.
+        """
+        return cluster_for(self.cluster_name(command.values.get("cluster")), spec, say)
 
     def _capture_limit(self, command: Command | None) -> tuple[int, bool]:
         """Return the most that captured values may take, and whether somebody has chosen that."""

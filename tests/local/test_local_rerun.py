@@ -58,7 +58,7 @@ def ran(local):
 
 
 def rerun(job, change=lambda spec: spec, *, tell=str):
-    return Job(job.cluster, run_again(job.id, change, cluster=job.cluster, tell=tell))
+    return Job(*run_again(job.id, change, cluster=job.cluster, tell=tell))
 
 
 def spec_on_record(local, job):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from submarine_engine.cli.output import OK, Output, visible
 from submarine_engine.cli.terminal_view import follow_new
-from submarine_engine.clusters import open_cluster
 from submarine_engine.command.parser import Command, overridden
 from submarine_engine.difference import as_text
 from submarine_engine.future import Job
@@ -19,13 +18,15 @@ def rerun(command: Command, output: Output) -> int:
         output.note(visible(text, line=True))
 
     former = open_job(command.values["job"])
-    named = command.values.get("cluster")
-    cluster = open_cluster(named) if named else former.cluster
-    cluster.tell = say
-    again = run_again(
-        former.id, lambda spec: overridden(spec, command.values), cluster=cluster, tell=say
+    former.cluster.tell = say
+    where, again = run_again(
+        former.id,
+        lambda spec: overridden(spec, command.values),
+        cluster=command.values.get("cluster") or former.cluster,
+        tell=say,
+        say_choice=say,
     )
-    return follow_new(Job(cluster, again), command, output)
+    return follow_new(Job(where, again), command, output)
 
 
 _COLOURS = {"-": "red", "+": "green", "@": "cyan", "#": "bold", "?": "dim"}

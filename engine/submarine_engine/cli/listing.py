@@ -82,6 +82,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         "ahead": status.ahead,
         "again": f"job {record['rerun_of']}" if record.get("rerun_of") else None,
         "cluster": record.get("cluster"),
+        "chosen": spec.get("chosen"),
         "queue": spec.get("queue"),
         "submitted": _clock(status.submitted),
         "started": _clock(status.started),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine import __version__
@@ -11,7 +12,7 @@ from submarine_engine.cli.output import FAILED, OK, Output, visible
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.command.parser import Command, help_text
 from submarine_engine.config import load_config
-from submarine_engine.errors import UnsupportedError
+from submarine_engine.errors import SubmarineError, UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.history import default_home
 from submarine_engine.settings import format_value
@@ -23,20 +24,41 @@ if TYPE_CHECKING:
 
 def gpus(command: Command, output: Output) -> int:
     """List the GPUs and the jobs that hold them."""
-    from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - help needs no cluster
+    from submarine_engine.clusters.choice import clusters_of  # noqa: PLC0415 - help needs no cluster
 
     config = load_config({"cluster": command.values.get("cluster")})
-    cluster = open_cluster(str(config.value("cluster")))
+    names = clusters_of(str(config.value("cluster")))
+    if len(names) == 1:
+        _gpus_of(names[0], output)
+        return OK
+    code = OK
+    for name in names:
+        if not output.json:
+            output.line(f"{visible(name, line=True)}:")
+        try:
+            _gpus_of(name, output, {"cluster": name})
+        except SubmarineError as error:  # the others are shown all the same
+            output.error(error)
+            code = FAILED
+    return code
+
+
+def _gpus_of(name: str, output: Output, of: Mapping[str, str] = MappingProxyType({})) -> None:
+    """List the GPUs of one cluster; `of` says in JSON which one that is, of several."""
+    from submarine_engine.clusters import open_cluster  # noqa: PLC0415 - as above
+
+    cluster = open_cluster(name)
     found, shares = cluster.gpus(), cluster.gpu_shares()
     if output.json:
         for gpu in found:
-            output.data(_gpu_json(gpu))
+            output.data({**of, **_gpu_json(gpu)})
         for share in shares:
-            output.data({share.kind: share.name, "free": share.free, "total": share.total})
-        return OK
+            part = {share.kind: share.name, "free": share.free, "total": share.total}
+            output.data({**of, **part})
+        return
     if not found:
         output.note("; ".join(filter(None, ("the cluster has no GPU", cluster.no_gpus))))
-        return OK
+        return
     rows = [
         (
             gpu.id,
@@ -54,7 +76,6 @@ def gpus(command: Command, output: Output) -> int:
             ("part", "name", "free", "total"),
             [(share.kind, share.name, str(share.free), str(share.total)) for share in shares],
         )
-    return OK
 
 
 def _gpu_json(gpu: Gpu) -> dict[str, str | int | None]:
@@ -100,7 +121,8 @@ def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ve
     if output.json:
         for name in settings:
             value = settings.value(name)
-            plain = value if isinstance(value, (int, float, type(None))) else str(value)
+            plain = list(value) if isinstance(value, tuple) else value
+            plain = plain if isinstance(plain, (int, float, list, type(None))) else str(value)
             if name == "notify" and value is not None:
                 plain = format_value(name, value)
             output.data({"key": name, "value": plain, "origin": settings.origin(name)})

@@ -27,7 +27,7 @@ from submarine_engine.cache import Caching
 from submarine_engine.cli import desktop
 from submarine_engine.cli.output import INTERRUPTED, OK, Output, code_of_job, visible
 from submarine_engine.cli.terminal_view import follow, view_of
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.choice import cluster_for
 from submarine_engine.command.parser import Command, job_name, to_command
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
@@ -53,12 +53,13 @@ def run(command: Command, output: Output) -> int:
     assert command.spec is not None  # noqa: S101 - for the type checker: it is `job run`
     config = load_config({"cluster": values.get("cluster")})
     program = read_program(values.get("script"), command.spec, Path.cwd())
-    cluster = open_cluster(str(config.value("cluster")))
-    cluster.tell = output.note
-    asks = cluster.asks and not values.get("detach") and not output.json and sys.stdin.isatty()
-    spec = replace(command.named(program.name), asks=asks)
+    spec = command.named(program.name)
     which = values.get("logs")
     check_task(which, spec.each_rank_a_task().tasks)
+    cluster, spec = cluster_for(str(config.value("cluster")), spec, output.note)
+    cluster.tell = output.note
+    asks = cluster.asks and not values.get("detach") and not output.json and sys.stdin.isatty()
+    spec = replace(spec, asks=asks)
     here = Path.cwd()
     script = values.get("script")
     caching = Caching.of(values, f"{here / script}" if script else f"{here} {spec.name}")

@@ -14,10 +14,18 @@ if TYPE_CHECKING:
 # As its entry point says. The default is there without a search through the installed packages.
 _BUILT_IN = {"local": "submarine_engine.clusters.local:LocalCluster"}
 
+ANY = "any"
+"""Stands for one of several, which `submarine_engine.clusters.choice` chooses for each job."""
+
 
 def cluster_names() -> list[str]:
     """Return the names that `open_cluster` knows."""
     return sorted({*_BUILT_IN, *(point.name for point in _entry_points())})
+
+
+def cluster_choices() -> list[str]:
+    """Return what jobs may be told to go to: `cluster_names`, and `ANY`."""
+    return [*(name for name in cluster_names() if name != ANY), ANY]
 
 
 def configured_names() -> list[str]:
@@ -32,7 +40,7 @@ def open_cluster(name: str = "local") -> Cluster:
     Raises
     ------
     ConfigError
-        No cluster has that name.
+        No cluster has that name, or it is `ANY`.
     """
     kind = cluster_kind(name)
     from submarine_engine.clusters.base import Cluster  # noqa: PLC0415 - `kind` has loaded it
@@ -65,6 +73,12 @@ def cluster_kind(name: str) -> type[ClusterKind]:
     ConfigError
         No cluster has that name, or packages that it needs are not installed.
     """
+    if name == ANY:
+        raise ConfigError(
+            "it is no cluster of its own: one of several is chosen for each job",
+            where=f"--cluster {ANY}",
+            fix=f"name one here: {', '.join(configured_names())}",
+        )
     if name in _BUILT_IN:
         from importlib import import_module  # noqa: PLC0415 - no supervisor needs it
 
@@ -76,7 +90,7 @@ def cluster_kind(name: str) -> type[ClusterKind]:
             found: type[ClusterKind] = point.load()
             return found
     raise ConfigError(
-        f"there is no cluster {name!r}", fix=f"choose one of {', '.join(cluster_names())}"
+        f"there is no cluster {name!r}", fix=f"choose one of {', '.join(cluster_choices())}"
     )
 
 

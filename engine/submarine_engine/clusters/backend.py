@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from submarine_engine.clusters import base, locks
-from submarine_engine.clusters.base import ClusterKind, GpuRoom, gpu_checks
+from submarine_engine.clusters.base import ClusterKind, GpuRoom, gpu_checks, room_on
 from submarine_engine.clusters.machine import spawn_detached
 from submarine_engine.errors import UnsupportedError
 from submarine_engine.history import is_job_id, make_private, read_json, write_json
@@ -655,7 +655,7 @@ class Backend(ClusterKind):
         """Return what each part of the cluster has of them; raises as `gpus`."""
         return []
 
-    def gpu_room(self, spec: JobSpec, held: Mapping[str, str]) -> GpuRoom:  # noqa: ARG002 - of clusters with limits
+    def gpu_room(self, spec: JobSpec, held: Mapping[str, str]) -> GpuRoom:
         """Return how many GPUs jobs like this one could have now; raises as `gpus`.
 
         Asked about once a second while a map or a sweep runs.
@@ -667,7 +667,7 @@ class Backend(ClusterKind):
         held
             As `gpus` has it.
         """
-        return GpuRoom(sum(gpu.held_by is None for gpu in self.gpus(held)))
+        return room_on(self.gpus(held), spec)
 
     def links(self, paths: JobPaths, status: JobStatus) -> dict[str, str]:  # noqa: ARG002 - of clusters with pages
         """Return the web pages of a job, see `Cluster.links`; asks nobody.

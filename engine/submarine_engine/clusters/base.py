@@ -10,6 +10,7 @@ import json
 import os
 import stat
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -247,6 +248,35 @@ class GpuRoom(NamedTuple):
 
     free: int
     wanted: int = 0
+
+
+def room_on(gpus: Sequence[Gpu], spec: JobSpec) -> GpuRoom:
+    """Return how many GPUs jobs like one could have now, a task's all on one host.
+
+    Parameters
+    ----------
+    gpus
+        Those that it may have, held or not.
+    spec
+        The job, checked.
+    """
+    free = Counter(gpu.host for gpu in gpus if gpu.held_by is None)
+    tasks = [role.resources.gpus or 0 for role in spec.roles for _ in range(role.count)]
+    tasks = sorted(filter(None, tasks), reverse=True)
+    jobs = 0
+    while tasks and _take(tasks, free):
+        jobs += 1
+    return GpuRoom(jobs * sum(tasks))
+
+
+def _take(tasks: Sequence[int], free: Counter[str]) -> bool:
+    """Take the GPUs of a job's tasks, the largest first; return whether there were enough."""
+    for gpus in tasks:
+        fitting = [host for host, left in free.items() if left >= gpus]
+        if not fitting:
+            return False
+        free[min(fitting, key=lambda host: free[host])] -= gpus  # where the least is left over
+    return True
 
 
 def gpu_checks(gpus: Sequence[Gpu], fix: str = "") -> Iterator[Check]:
@@ -740,7 +770,7 @@ class Cluster(ClusterKind):
         """Return what each part of the cluster has of them; none where it has no parts."""
         return []
 
-    def gpu_room(self, spec: JobSpec) -> GpuRoom:  # noqa: ARG002 - of clusters with limits
+    def gpu_room(self, spec: JobSpec) -> GpuRoom:
         """Return how many GPUs jobs like this one could have now.
 
         Parameters
@@ -753,7 +783,7 @@ class Cluster(ClusterKind):
         ClusterError
             The cluster does not answer.
         """
-        return GpuRoom(sum(gpu.held_by is None for gpu in self.gpus()))
+        return room_on(self.gpus(), spec)
 
     def own_checkpoints(self, name: str) -> str | None:  # noqa: ARG002 - of clusters with a storage
         """Return where jobs without ``--checkpoint_path`` can keep what others of them go on from.

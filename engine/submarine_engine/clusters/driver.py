@@ -273,7 +273,7 @@ class DrivenCluster(RecordedCluster):
             kept = spec.checkpoint_path or self.backend.own_checkpoints(paths)
             # Nobody waits at the new one's cell, and from a terminal no notebook at all.
             asker = spec.notebook if notebook else None
-            spec = replace(spec, checkpoint_path=kept, asks=False, notebook=asker)
+            spec = replace(spec, checkpoint_path=kept, asks=False, notebook=asker, chosen=None)
             return self._submit(spec, bundle, Path(record["workdir"]), paths)
 
     def rerun(self, job_id: str, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:

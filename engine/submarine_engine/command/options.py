@@ -116,9 +116,9 @@ def starting(words: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _clusters(_: Front, text: str) -> list[str]:
-    from submarine_engine.clusters import cluster_names  # noqa: PLC0415 - searches packages
+    from submarine_engine.clusters import cluster_choices  # noqa: PLC0415 - searches packages
 
-    return starting(cluster_names(), text)
+    return starting(cluster_choices(), text)
 
 
 def _resources(_: Front, text: str) -> list[str]:
@@ -360,7 +360,8 @@ LOGS = Option(
 CLUSTER = Option(
     "cluster",
     CLUSTER_NAME,
-    "The cluster to ask; the configuration's `cluster` unless given.",
+    "The cluster to ask; the configuration's `cluster` unless given; any for the first of "
+    "several whose GPUs are free.",
     group=JOB_GROUP,
 )
 

@@ -19,7 +19,7 @@ from submarine_engine import cache
 from submarine_engine.amounts import duration
 from submarine_engine.bundle import BuildOptions, Bundle
 from submarine_engine.cache import Caching
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters.choice import cluster_for
 from submarine_engine.clusters.machine import host
 from submarine_engine.command import job_name, parse_cell
 from submarine_engine.config import load_config
@@ -248,7 +248,7 @@ class _Running:
                 )
 
     def _through(self, record: NodeRecord) -> NodeRecord:
-        cluster, spec, caching = self._spec(record)
+        where, spec, caching = self._spec(record)
         job = self._adopted(record)
         with ExitStack() as stack:
             session, bundle = None, None
@@ -258,6 +258,7 @@ class _Running:
             if job is None:
                 assert bundle is not None  # noqa: S101 - for the type checker
                 # Who takes over looks for the job in this very home, and nowhere else.
+                cluster, spec = cluster_for(where, spec, self.tell)
                 record = replace(record, home=home_id(default_home()), host=host())
                 record = self._write(replace(record, bundle=bundle.hash, cluster=cluster.name))
                 write_once(bundle, self.paths.bundle(bundle.hash))
@@ -302,7 +303,8 @@ class _Running:
 
     # What runs
 
-    def _spec(self, record: NodeRecord) -> tuple[Cluster, JobSpec, Caching | None]:
+    def _spec(self, record: NodeRecord) -> tuple[str, JobSpec, Caching | None]:
+        """Return where the node's job is to go, what it is, and whether it may be remembered."""
         name = f"{self.flow.name}.{self.node.name}"
         origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
         caching = Caching(origin=origin) if self.node.cache else None
@@ -310,12 +312,12 @@ class _Running:
         if self.node.kind == CELL:
             role = Role(resources=Resources(gpus=0))
             spec = JobSpec(name=job_name(name), roles=(role,), env=env)
-            return open_cluster("local"), self._told(spec), caching
+            return "local", self._told(spec), caching
         command = parse_cell(list(self.node.options))
         chosen = load_config({"cluster": command.values.get("cluster")}).value("cluster")
         spec = command.named(job_name(name))
         spec = self._told(replace(spec, env={**spec.env, **env}))
-        return open_cluster(str(chosen)), spec, Caching.of(command.values, origin) or caching
+        return str(chosen), spec, Caching.of(command.values, origin) or caching
 
     def _told(self, spec: JobSpec) -> JobSpec:
         """Say whose it is, and who is told of its end unless the cell says so itself."""

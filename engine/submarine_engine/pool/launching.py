@@ -154,11 +154,10 @@ def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
     here = api.notebook()
     if here is not None:
         call: PreparedCall = here.prepare(plan.serve, args, keywords, cell=plan.cell)
-        cluster = here.cluster_of(call)
+        cluster, call = here.placed(call)
     else:
         call = api.prepare(plan.serve, args, keywords, of=plan.function)
-        wanted = call.cluster or load_config().value("cluster")
-        cluster = open_cluster(wanted) if isinstance(wanted, str) else wanted
+        cluster, call = call.placed(load_config().value("cluster"))
     spec = call.spec.each_rank_a_task()
     _check_ranks(plan, spec)
     spec = cluster.check(spec)
@@ -196,7 +195,7 @@ def control_job(folder: PoolFolder, *, shown: bool = True) -> Job:
         build=BuildOptions(),
         cluster=LOCAL,
     )
-    made = replace(made, cluster=LOCAL)
+    made = replace(made, cluster=LOCAL, spec=replace(made.spec, chosen=spec.chosen))
     here = api.notebook()
     if here is not None:
         job: Job = here.submit_prepared(made, shown=shown)

@@ -15,6 +15,7 @@ from typing import Any
 from submarine_engine.api import prepare_call
 from submarine_engine.bundle import BuildOptions, Bundle
 from submarine_engine.clusters import locks, open_cluster
+from submarine_engine.clusters.choice import cluster_for, room_of
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
     CommandError,
@@ -189,8 +190,8 @@ def start(
     servings = make_private(servings_of(home))
     _refuse_taken(servings / name)
     port = _port(options.get("port"))
-    cluster = str(load_config({"cluster": options.get("cluster")}).value("cluster"))
-    spec, bundle, like = _prepared(model, name, cluster, options)
+    named = str(load_config({"cluster": options.get("cluster")}).value("cluster"))
+    cluster, spec, bundle, like = _prepared(model, name, named, options)
     with locks.held(_starting(servings / name)):
         _refuse_taken(servings / name, by_job=True)
         with suppress(JobNotFoundError):  # what a front has left would end by itself, but later
@@ -234,21 +235,20 @@ def _prepared(
     name: str,
     cluster: str,
     options: Mapping[str, Any],
-) -> tuple[JobSpec, Bundle, dict[str, Any]]:
-    """Return what a replica runs, checked by the cluster, and what the model takes."""
+) -> tuple[str, JobSpec, Bundle, dict[str, Any]]:
+    """Return where replicas run and what, checked by the cluster, and what the model takes."""
     server = options.get("server") or ""
     if server not in ("", *SERVERS):
         raise CommandError(
             f"there is no server {server!r}", where="--server", fix="write mlserver or mlflow"
         )
-    where = open_cluster(cluster)
+    limit = room_of(cluster) or int(load_config().value("capture_limit"))
     with found(model, Path.cwd()) if isinstance(model, str) else model as folder:
         data, like = packed(folder), takes(folder)
     keywords = {key: options[key] for key in _OF_JOBS if options.get(key) is not None}
     keywords.setdefault("gpus", 0)
     if "env" in keywords:
         keywords["env"] = dict(keywords["env"])
-    limit = where.room() or int(load_config().value("capture_limit"))
     made = prepare_call(
         run_replica,
         (data, name, server, ALONE),
@@ -258,7 +258,8 @@ def _prepared(
         build=BuildOptions(limit=limit),
         cluster=cluster,
     )
-    return where.check(made.spec), made.bundle, like
+    where, spec = cluster_for(cluster, made.spec)
+    return where.name, where.check(spec), made.bundle, like
 
 
 def update(
@@ -317,7 +318,7 @@ def update(
         **_options_of(former),
         **{k: v for k, v in options.items() if v is not None},
     }
-    spec, bundle, like = _prepared(model, record.name, record.cluster, asked)
+    _, spec, bundle, like = _prepared(model, record.name, record.cluster, asked)
     with locks.held(record.folder / "update.lock"):
         version = max(map(int, ServingRecord.read(record.folder).models)) + 1
         record.put(version, spec, bundle)

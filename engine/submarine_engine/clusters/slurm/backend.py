@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
-from submarine_engine.clusters.base import Gpu, GpuShare
+from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, room_on
 from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.saving import FolderStorage, FolderTarget, MessageHook
 from submarine_engine.clusters.slurm.client import (
@@ -183,6 +183,14 @@ class SlurmBackend(Backend):
                     )
                 )
         return found
+
+    def gpu_room(self, spec: JobSpec, held: Mapping[str, str]) -> GpuRoom:
+        """Return how many GPUs of its partition jobs like this one could have now."""
+        shape, partition = self._shape(), partition_of(spec)
+        if partition is None:
+            partition = next((one.name for one in shape.partitions if one.is_default), None)
+        hosts = {node.name for node in shape.nodes if partition in (None, *node.partitions)}
+        return room_on([gpu for gpu in self.gpus(held) if gpu.host in hosts], spec)
 
     def gpu_shares(self) -> list[GpuShare]:
         """Return what every node and every partition has of the GPUs."""
