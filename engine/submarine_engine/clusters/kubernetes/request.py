@@ -314,7 +314,7 @@ class KubernetesRequest(Request):
         role = next(role for role in spec.roles if task in role.tasks)
         environment = job_environment(
             {"HOME": f"{ROOT}/user", **job.launch["outer"]},
-            {PLACE: f"{ROOT}/user", **spec.env, **noted_values(job.paths.root)},
+            {PLACE: str(task_root), **spec.env, **noted_values(job.paths.root)},
             job_id=self._id,
             task=TaskPaths(task_root),
             vcores=role.resources.vcores,
