@@ -7,7 +7,7 @@ import json
 import pytest
 from submarine_engine.flows.model import FlowPaths
 from submarine_engine.flows.records import NodeState, read_record
-from submarine_engine.records import list_jobs
+from submarine_engine.records import list_jobs, record_of
 
 from tests.flows.conftest import TRAIN
 
@@ -189,3 +189,17 @@ def test_the_end_is_told_to_programs(flow_of, run):
     lines = [json.loads(line) for line in run("a", "--json")[1].splitlines()]
     assert lines[-1]["state"] == "succeeded"
     assert lines[-1]["job"]
+
+
+def test_a_node_on_any_of_several_clusters_is_one_job_that_says_why(
+    flow_of, run, record, monkeypatch
+):
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "local")
+    flow_of("%%submarine --gpus 0 --cluster any --name a\nprint('ran')")
+    code, out, err = run("a")
+    assert (code, out) == (0, "ran\n")
+    assert "chosen: local: no GPU asked for" in err
+    assert record("a").cluster == "local"
+    assert run("a")[0] == 0
+    (job,) = list_jobs()
+    assert record_of(job.id)["spec"]["chosen"] == "local: no GPU asked for"

@@ -56,6 +56,13 @@ def test_jobs_are_looked_after(kernel):
     assert kernel.run("%submarine gpus").value.count("free") == 2
     assert "setting grace" in kernel.run("%submarine doctor").value
     assert "was over already" in kernel.run("%submarine job kill cared").stream("stderr")
+    used = kernel.run("%submarine use any").stream("stderr")
+    assert "each job of this notebook goes to the first of local" in used
+    ran = kernel.run("%%submarine --name anywhere --gpus 1\n1 + 1")
+    assert ran.value == "2"
+    assert "chosen: local: 2 GPUs free, 1 asked for" in ran.stream("stderr")
+    assert "chosen: local: 2 GPUs free" in kernel.run("%submarine job show anywhere").text
+    assert kernel.run("%submarine gpus").value.count("free") >= 2
     assert kernel.run("%submarine use local").reply["status"] == "ok"
 
 

@@ -193,3 +193,20 @@ def test_it_takes_no_more_than_it_may(program, tmp_path):
         (devices,) = map(hold, [folder], [0], gpus=2)
         assert len(devices.split(",")) == 2
     """)
+
+
+def test_a_map_on_any_of_several_clusters_is_one_choice(program):
+    program.run(
+        """
+        from submarine_engine.history import default_home
+        from submarine_engine.records import children_of, record_of
+
+        found = map(str, [1, 2, 3], gpus=1, cluster="any").wait()
+        assert sorted(found.results().values()) == ["1", "2", "3"]
+        jobs = [found.job.id, *children_of(default_home(), found.job.id)]
+        told = [record_of(job)["spec"]["chosen"] for job in jobs]
+        why = "local: 3 GPUs free, 1 asked for; nowhere: there is no cluster 'nowhere'"
+        assert len(told) > 1 and set(told) == {why}, told
+        """,
+        SUBMARINE_ANY_OF="nowhere,local",
+    )
