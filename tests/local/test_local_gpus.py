@@ -58,6 +58,9 @@ class NvmlDouble:
     def nvmlDeviceGetUUID(self, handle):  # noqa: N802
         return handle[0] if isinstance(handle, tuple) else handle
 
+    def nvmlDeviceGetComputeRunningProcesses(self, _handle):  # noqa: N802
+        return []
+
     def nvmlDeviceGetMemoryInfo(self, _handle):  # noqa: N802
         return SimpleNamespace(total=80 << 30)
 

@@ -21,9 +21,9 @@ PACKAGES = {
 }
 FRONT_ENDS = {"submarine_jupyter", "submarine_kernel", "submarine_magics", "submarine_zeppelin"}
 # Of others' packages, the engine may use these, each where the user has it.
-ENGINE_EXTRAS = {"click", "cryptography", "jupyter_core", "tomli", "mlflow", "mlserver", "pynvml", "skein",
-                 "requests", "requests_gssapi", "gssapi", "fsspec", "optuna", "pandas", "pyarrow",
-                 "tensorboard", "tornado", "uvicorn", "yaml", "kubernetes", "urllib3",
+ENGINE_EXTRAS = {"click", "cryptography", "jupyter_core", "tomli", "mlflow", "mlserver", "pynvml",
+                 "skein", "requests", "requests_gssapi", "gssapi", "fsspec", "optuna", "pandas",
+                 "pyarrow", "tensorboard", "tornado", "uvicorn", "yaml", "kubernetes", "urllib3",
                  "websocket"}  # fmt: skip
 FRONT_END_EXTRAS = {
     "IPython", "anywidget", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core",
