@@ -425,7 +425,7 @@ class KubernetesRequest(Request):
                 raise SubmissionError(
                     "its pod was deleted before its task began",
                     where=name,
-                    fix="submit the job again; `submarine job cancel` ends one that waits",
+                    fix="submit the job again; `submarine job cancel JOB` ends one that waits",
                 )
             lost = True
         if lost:
