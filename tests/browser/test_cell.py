@@ -103,6 +103,7 @@ def test_a_detached_card_lives_on_after_a_reload(notebook, page, train, gate):
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")
 
 
+@pytest.mark.long
 def test_the_card_is_there_after_a_reload_without_its_kernel(notebook, lab, page, train, gate):
     gate.touch()
     cells = notebook(LOAD, train())

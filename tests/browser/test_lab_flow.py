@@ -35,6 +35,7 @@ def at(page, name, state=""):
     return page.locator(which)
 
 
+@pytest.mark.long
 def test_a_flow_is_looked_at_run_and_retried_in_its_graph(panel, page, flow, gate):
     panel.execute("submarine:show-flow", path=flow)
     card = page.locator(".submarine-Flow .submarine-card")
