@@ -34,10 +34,10 @@ demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook 
 check: $(VENV)/.dev $(VENV)/.lab ## two minutes: lint, types, and every test that needs no service
 	$(TOGETHER) lint typescript docs pytest-check
 
-test: $(VENV)/.dev $(VENV)/.lab ## set up, then check every promise once (chromium and Maven are installed where they are missing)
+test: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos ## set up, then check every promise once (chromium and Maven are installed where they are missing)
 	$(TOGETHER) lint typescript docs pytest-test
 
-test-long: $(VENV)/.dev $(VENV)/.lab ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
+test-long: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos ## all of that, and kills of every daemon, every Python, packaging, examples of every framework
 	$(BIN)/python -m tests.flows.airflow_site
 	$(BIN)/python -m tests.hub.hub_site
 	$(TOGETHER) lint typescript docs pytest-long
@@ -59,10 +59,11 @@ docs: $(VENV)/.dev ## the docs and the API as pages, in dist/site
 pytest-check: $(VENV)/.dev
 	$(PYTEST) $(WAITING) -m "not service and not long" $(ARGS)
 
-pytest-test: services $(VENV)/.kerberos
+pytest-test: services
 	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
 
-pytest-long: services kubernetes $(VENV)/.kerberos
+pytest-long: services
+	$(MAKE) --no-print-directory kubernetes
 	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
 
 # In an environment of its own, which has the frameworks; one process: each of them fills a machine.
@@ -71,7 +72,7 @@ pytest-frameworks: $(FRAMEWORKS)/.frameworks
 	$(FRAMEWORKS)/bin/python -m pytest --durations 20 tests/notebooks/test_frameworks.py tests/notebooks/test_framework_reruns.py tests/notebooks/test_framework_trials.py tests/notebooks/test_distributed.py tests/serving/test_framework_models.py \
 		tests/yarn/kills/test_yarn_kills_trainings.py
 
-services: $(VENV)/.dev $(VENV)/.lab
+services: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos
 	scripts/require chromium mvn=maven slurmctld=slurm-wlm munged=munge
 	$(BIN)/python -m submarine_engine.installer
 	$(BIN)/python tests/zeppelin/server.py
@@ -108,7 +109,8 @@ $(VENV)/.demo: $(REQUIREMENTS)
 	touch $@
 
 # Kerberos' Python packages are built here, and a secure cluster has a KDC of its own. The compiler
-# need not make them quick: that takes it a third of the time.
+# need not make them quick: that takes it a third of the time. Installed before anything else runs:
+# the environment is in use then, and two apt-get do not run side by side.
 $(VENV)/.kerberos: $(VENV)/.dev
 	scripts/require krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 	CFLAGS="-O0 -g0" EXTRAS=kerberos scripts/install $(VENV) $(PYTHON) test
