@@ -23,7 +23,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from submarine_engine.bundle.model import Bundle, Manifest
 from submarine_engine.history import JobPaths, read_json
-from submarine_engine.job import JobSpec, JobState
+from submarine_engine.job import JobSpec, JobState, Resources, Role
 
 from tests.hadoop import yarn_cluster
 from tests.jobs import follow, until
@@ -118,7 +118,9 @@ def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatc
         files["values/noise"] = os.urandom(1 << 19)
     manifest = Manifest(entry="script.py", python="3.11")
     cluster = yarn_cluster(shared_home)
-    spec = JobSpec(name="s", notebook="s.ipynb", options={"mode": how[:4]}, secrets=("MARKED",))
+    role = Role(name="worker", count=1, resources=Resources(gpus=0))  # others count GPUs meanwhile
+    mode = {"mode": how[:4]}
+    spec = JobSpec(name="s", roles=(role,), notebook="s.ipynb", options=mode, secrets=("MARKED",))
     with monkeypatch.context() as given:
         given.setenv("MARKED", GIVEN)
         job_id = cluster.submit(spec, Bundle(files=files, manifest=manifest), workdir=tmp_path)
