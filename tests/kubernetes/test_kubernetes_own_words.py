@@ -50,7 +50,7 @@ def test_options_of_another_kind_are_refused(capsys):
 
 
 def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
-    monkeypatch.setattr("submarine_engine.installer.kubernetes.cluster._SBIN", ())
+    monkeypatch.setattr("submarine_engine.installer.marked._SBIN", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="the program etcd is missing") as missing:
         KubernetesCluster(tmp_path / "home").up()

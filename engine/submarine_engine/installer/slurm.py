@@ -1,39 +1,35 @@
 """A Slurm of one's own on this machine: real munged, slurmctld and slurmd, on loopback.
 
-It is known by its name within a home, as a Hadoop cluster of one's own is. Every process of it has
-the cluster's folder in its environment, and is found and ended by that: no file remembers a pid.
+What it shares with other such clusters is in `MarkedCluster`.
 """
 
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import secrets
 import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.history import default_home, make_private, write_json
-from submarine_engine.installer.cluster import READY_IN, DaemonStatus, Report, sole_process
+from submarine_engine.history import make_private
+from submarine_engine.installer.cluster import READY_IN, Report, sole_process
 from submarine_engine.installer.daemons import end_process, own_pids, strings_of
-from submarine_engine.installer.plan import BLOCK, DEFAULT_COUNT, Layout, hold_block
+from submarine_engine.installer.marked import MarkedCluster, find_program
+from submarine_engine.installer.plan import BLOCK, DEFAULT_COUNT, hold_block
 
 SLURM_NAME = "slurm"
 """What a cluster is called unless it is given a name."""
 
 _MARK = "SUBMARINE_SLURM_CLUSTER"
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun")
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the path of users who are not root
 _NULL_DEVICE = os.makedev(1, 3)
 _LONGEST_SOCKET = 107
-_NAP = 0.05
 
 # A controller that schedules at once: where one waits at a cell, Slurm's usual pause is long.
 _CONF = """\
@@ -77,7 +73,7 @@ class SlurmPlan:
     port: int
 
 
-class SlurmCluster:
+class SlurmCluster(MarkedCluster[SlurmPlan]):
     """A Slurm of one's own on this machine.
 
     Parameters
@@ -93,10 +89,13 @@ class SlurmCluster:
         `name` cannot name a cluster, or `home` cannot hold one.
     """
 
+    kind = SLURM_NAME
+    mark = _MARK
+    server = "slurmctld"
+    plan_type = SlurmPlan
+
     def __init__(self, home: Path | None = None, name: str = SLURM_NAME) -> None:
-        self.name = name
-        self.layout = Layout(default_home() if home is None else home, name)
-        self.root = self.layout.root
+        super().__init__(home, name)
         self.conf = self.root / "slurm.conf"
         self._socket = self.root / "munge.socket"
         if len(bytes(self._socket)) > _LONGEST_SOCKET:
@@ -105,19 +104,6 @@ class SlurmCluster:
                 where=str(self._socket),
                 fix="let SUBMARINE_HOME name a folder of a shorter path",
             )
-
-    @property
-    def plan(self) -> SlurmPlan | None:
-        """What it is made of; None where there is no such cluster."""
-        try:
-            return SlurmPlan(**json.loads((self.root / "slurm.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
-
-    @property
-    def runs(self) -> bool:
-        """Whether it is this user's, and its controller is a process of this machine."""
-        return self.plan is not None and "slurmctld" in self._running()
 
     def environment(self) -> dict[str, str]:
         """Return the variables that let programs find it."""
@@ -168,37 +154,6 @@ class SlurmCluster:
             self._wait(plan, time.monotonic() + timeout)
         return plan
 
-    def down(self) -> bool:
-        """End its daemons and jobs, and remove all of it; whether there was anything."""
-        there = self.root.exists() or bool(self._running())
-        with sole_process(self.layout.lock):
-            self._end()
-            self.layout.lock.unlink()
-        with suppress(OSError):  # other clusters are in there
-            self.layout.lock.parent.rmdir()
-        return there
-
-    def daemons(self) -> list[DaemonStatus]:
-        """Return its daemons; none where there is no cluster."""
-        plan, running = self.plan, self._running()
-        names = _names(plan) if plan else []
-        return [DaemonStatus(one, running.get(one), "", self.layout.log(one)) for one in names]
-
-    def daemon(self, name: str) -> DaemonStatus:
-        """Return one daemon.
-
-        Raises
-        ------
-        CommandError
-            The cluster has none of that name.
-        """
-        daemons = {one.name: one for one in self.daemons()}
-        if name not in daemons:
-            raise CommandError(
-                f"there is no daemon {name!r}", fix=f"choose one of {', '.join(daemons)}"
-            )
-        return daemons[name]
-
     def problems(self) -> list[str]:
         """Return what is missing before a job could run, in words; empty when it could."""
         ended = [f"{one.name} does not run" for one in self.daemons() if one.pid is None]
@@ -237,11 +192,11 @@ class SlurmCluster:
         last = f"[0-{plan.gpus - 1}]" if plan.gpus > 1 else "0"
         device_line = f"Name=gpu File={self.root}/dev/nvidia{last}\n" if plan.gpus else ""
         (self.root / "gres.conf").write_text(device_line)
-        write_json(self.root / "slurm.json", asdict(plan))
+        self._write_plan(plan)
 
     def _start(self, plan: SlurmPlan, report: Report) -> None:
         running = self._running()
-        for name in _names(plan):
+        for name in self._names(plan):
             if name in running:
                 continue
             report(f"starting {name}")
@@ -274,24 +229,8 @@ class SlurmCluster:
         return [_program("slurmd"), "-D", "-N", node, "-f", str(self.conf)]
 
     def _wait(self, plan: SlurmPlan, end: float) -> None:
-        for name in _names(plan):
-            self._until(lambda name=name: name in self._running(), end, name)  # type: ignore[misc]
+        self._until_running(plan, end)
         self._until(lambda: not self._not_ready(), end, "slurmctld")
-
-    def _until(self, condition: Callable[[], bool], end: float, name: str) -> None:
-        """Wait for what a daemon shall do; ClusterError where it has ended, or takes too long."""
-        soon = time.monotonic() + 10.0  # it has its own name by then
-        while not condition():
-            gone = time.monotonic() > soon and name not in self._running()
-            if gone or time.monotonic() > end:
-                log = self.layout.log(name)
-                last = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
-                raise ClusterError(
-                    f"{name} {'has ended' if gone else 'is not ready'}: {' | '.join(last)}",
-                    where=str(log),
-                    fix="read its log, then say `submarine cluster up slurm` again",
-                )
-            time.sleep(_NAP)
 
     def _not_ready(self) -> list[str]:
         done = self._ask("sinfo", "--noheader", "--Node", "--format=%N %T")
@@ -311,17 +250,14 @@ class SlurmCluster:
             return done.stdout if done.returncode == 0 else None
         return None
 
-    def _marked(self) -> list[int]:
-        return [pid for pid in own_pids() if self._is_ours(pid)]
-
-    def _is_ours(self, pid: int) -> bool:
-        return f"{_MARK}={self.root}" in strings_of(pid, "environ")
-
     def _is_of_a_job(self, pid: int) -> bool:
         told = strings_of(pid, "environ")
         return f"SLURM_CONF={self.conf}" in told and any(
             one.startswith("SLURM_JOB_ID=") for one in told
         )
+
+    def _names(self, plan: SlurmPlan) -> list[str]:
+        return ["munged", "slurmctld", *(f"slurmd-n{n}" for n in range(1, plan.nodes + 1))]
 
     def _running(self) -> dict[str, int]:
         """Return the pids of its daemons by name."""
@@ -356,12 +292,8 @@ def running_conf(home: Path) -> Path | None:
     home
         The folder of Submarine's records.
     """
-    for plan in sorted(home.glob("clusters/*/slurm.json")):
-        with suppress(CommandError):  # a folder that is none of ours
-            cluster = SlurmCluster(home, plan.parent.name)
-            if cluster.runs:
-                return cluster.conf
-    return None
+    cluster = SlurmCluster.running_in(home)
+    return None if cluster is None else cluster.conf
 
 
 def _plan(nodes: int | None, gpus: int | None, port: int) -> SlurmPlan:
@@ -375,23 +307,14 @@ def _plan(nodes: int | None, gpus: int | None, port: int) -> SlurmPlan:
     return plan
 
 
-def _names(plan: SlurmPlan) -> list[str]:
-    return ["munged", "slurmctld", *(f"slurmd-n{n}" for n in range(1, plan.nodes + 1))]
-
-
 def _user() -> str:
     return getpass.getuser()
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *_SBIN)))
-    if found is None:
-        raise ClusterError(
-            f"the program {name} is missing",
-            where="PATH",
-            fix="install Slurm and munge (on Debian as root: apt-get install slurm-wlm munge)",
-        )
-    return found
+    return find_program(
+        name, "install Slurm and munge (on Debian as root: apt-get install slurm-wlm munge)"
+    )
 
 
 def _check_machine() -> None:

@@ -1,29 +1,26 @@
 """A Kubernetes of one's own on this machine: etcd, the control plane, and for each node a kubelet.
 
-It is known by its name within a home, as a Hadoop cluster of one's own is. Every daemon has the
-cluster's folder in its environment, and is found and ended by that: no file remembers a pid. A node
-is a process and mount namespace, whose first process takes its daemons, pods and mounts with it.
+What it shares with other such clusters is in `MarkedCluster`. A node is a process and mount
+namespace, whose first process takes its daemons, pods and mounts with it.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import secrets
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.history import default_home, make_private, write_json
-from submarine_engine.installer.cluster import READY_IN, DaemonStatus, Report, sole_process
-from submarine_engine.installer.daemons import end_process, own_pids, strings_of
+from submarine_engine.history import make_private, write_aside
+from submarine_engine.installer.cluster import READY_IN, Report, sole_process
+from submarine_engine.installer.daemons import end_process, strings_of
 from submarine_engine.installer.kubernetes import files
 from submarine_engine.installer.kubernetes.api import Api
 from submarine_engine.installer.kubernetes.files import KubernetesPlan
@@ -34,7 +31,8 @@ from submarine_engine.installer.kubernetes.programs import (
     check_version,
     programs_folder,
 )
-from submarine_engine.installer.plan import DEFAULT_COUNT, MOST_GPUS, MOST_NODES, Layout, hold_block
+from submarine_engine.installer.marked import MarkedCluster, find_program, search_path
+from submarine_engine.installer.plan import DEFAULT_COUNT, MOST_GPUS, MOST_NODES, hold_block
 
 KUBERNETES_NAME = "kubernetes"
 """What a cluster is called unless it is given a name."""
@@ -49,12 +47,10 @@ _PACKAGES = {
     "mount": "mount", "ip": "iproute2", "openssl": "openssl", "ldd": "libc-bin",
 }  # fmt: skip
 _NETWORK_PLUGINS = Path("/usr/lib/cni")
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the path of users who are not root
 _CGROUPS = Path("/sys/fs/cgroup")
-_NAP = 0.05
 
 
-class KubernetesCluster:
+class KubernetesCluster(MarkedCluster[KubernetesPlan]):
     """A Kubernetes of one's own on this machine.
 
     Parameters
@@ -70,25 +66,15 @@ class KubernetesCluster:
         `name` cannot name a cluster, or `home` cannot hold one.
     """
 
+    kind = KUBERNETES_NAME
+    mark = _CLUSTER
+    server = "kube-apiserver"
+    plan_type = KubernetesPlan
+
     def __init__(self, home: Path | None = None, name: str = KUBERNETES_NAME) -> None:
-        self.name = name
-        self.layout = Layout(default_home() if home is None else home, name)
-        self.root = self.layout.root
+        super().__init__(home, name)
         self.kubeconfig = self.root / "kubeconfig"
         self.shared = self.root / "shared"
-
-    @property
-    def plan(self) -> KubernetesPlan | None:
-        """What it is made of; None where there is no such cluster."""
-        try:
-            return KubernetesPlan(**json.loads((self.root / "kubernetes.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
-
-    @property
-    def runs(self) -> bool:
-        """Whether it is this user's, and its API server is a process of this machine."""
-        return self.plan is not None and "kube-apiserver" in self._running()
 
     def environment(self) -> dict[str, str]:
         """Return the variables that let programs find it and its image, and kubectl with them."""
@@ -137,7 +123,7 @@ class KubernetesCluster:
         with sole_process(self.layout.lock):
             plan = self.plan
             if plan is None:
-                self._end(None)
+                self._end()
             elif different := [
                 one for one, value in wanted.items() if value not in {None, getattr(plan, one)}
             ]:
@@ -162,37 +148,6 @@ class KubernetesCluster:
                 self._start(plan, report, end)
             self._wait(plan, end)
         return plan
-
-    def down(self) -> bool:
-        """End its pods and daemons, and remove all of it; whether there was anything."""
-        there = self.root.exists() or bool(self._running())
-        with sole_process(self.layout.lock):
-            self._end(self.plan)
-            self.layout.lock.unlink()
-        with suppress(OSError):  # other clusters are in there
-            self.layout.lock.parent.rmdir()
-        return there
-
-    def daemons(self) -> list[DaemonStatus]:
-        """Return its daemons; none where there is no cluster."""
-        plan, running = self.plan, self._running()
-        names = _names(plan) if plan else []
-        return [DaemonStatus(one, running.get(one), "", self.layout.log(one)) for one in names]
-
-    def daemon(self, name: str) -> DaemonStatus:
-        """Return one daemon.
-
-        Raises
-        ------
-        CommandError
-            The cluster has none of that name.
-        """
-        daemons = {one.name: one for one in self.daemons()}
-        if name not in daemons:
-            raise CommandError(
-                f"there is no daemon {name!r}", fix=f"choose one of {', '.join(daemons)}"
-            )
-        return daemons[name]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a daemon and wait until it is gone; `up` starts it again.
@@ -231,13 +186,13 @@ class KubernetesCluster:
             kubectl.symlink_to(programs / "kubectl")
         if not (self.root / "tokens.csv").exists():
             _make_keys(self.root)
-            _write_private(self.root / "tokens.csv", _tokens(plan))
+            write_aside(self.root / "tokens.csv", _tokens(plan).encode())
         for node in plan.names:
             folder = self._folder(node)
             shutil.copyfile(self.root / "own.crt", folder / "own.crt")
             (folder / "cni/10-submarine.conflist").write_text(files.network_config(plan))
             (folder / "kubelet.json").write_text(files.kubelet_config(plan, node))
-        write_json(self.root / "kubernetes.json", asdict(plan))
+        self._write_plan(plan)
 
     def _write_kubeconfigs(self, plan: KubernetesPlan) -> None:
         """Write who finds the API server how; it has made its certificate as it began."""
@@ -247,7 +202,7 @@ class KubernetesCluster:
             token, user, *_ = line.split(",")
             namespace = files.NAMESPACE if user == _ADMIN else ""
             content = files.kubeconfig(plan.server, authority, user, token, namespace)
-            _write_private(self._kubeconfig_of(user), content)
+            write_aside(self._kubeconfig_of(user), content.encode())
 
     def _kubeconfig_of(self, user: str) -> Path:
         if user == _ADMIN:
@@ -359,7 +314,7 @@ class KubernetesCluster:
                 # Nothing else of whoever says `up`: secrets, proxies, or a home of other jobs.
                 env={
                     "HOME": str(self.root),
-                    "PATH": _search_path(),
+                    "PATH": search_path(),
                     _CLUSTER: str(self.root),
                     _DAEMON: name,
                 },
@@ -374,24 +329,8 @@ class KubernetesCluster:
             )
 
     def _wait(self, plan: KubernetesPlan, end: float) -> None:
-        for name in _names(plan):
-            self._until(lambda name=name: name in self._running(), end, name)  # type: ignore[misc]
+        self._until_running(plan, end)
         self._until(lambda: not self._not_ready(plan), end, "kube-apiserver")
-
-    def _until(self, condition: Callable[[], bool], end: float, name: str) -> None:
-        """Wait for what a daemon shall do; ClusterError where it has ended, or takes too long."""
-        soon = time.monotonic() + 10.0  # it has its own name by then
-        while not condition():
-            gone = time.monotonic() > soon and name not in self._running()
-            if gone or time.monotonic() > end:
-                log = self.layout.log(name)
-                last = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
-                raise ClusterError(
-                    f"{name} {'has ended' if gone else 'is not ready'}: {' | '.join(last)}",
-                    where=str(log),
-                    fix="read its log, then say `submarine cluster up kubernetes` again",
-                )
-            time.sleep(_NAP)
 
     def _not_ready(self, plan: KubernetesPlan) -> list[str]:
         if not self.kubeconfig.exists() or not (api := Api(self.kubeconfig)).ready():
@@ -418,6 +357,9 @@ class KubernetesCluster:
     def _programs(self, plan: KubernetesPlan) -> dict[str, str]:
         return {path.name: str(path) for path in programs_folder(plan.version).iterdir()}
 
+    def _names(self, plan: KubernetesPlan) -> list[str]:
+        return [*_CONTROL_PLANE, *(f"{kind}-{node}" for node in plan.names for kind in _OF_A_NODE)]
+
     def _running(self) -> dict[str, int]:
         """Return the pids of its daemons by name."""
         found = {}
@@ -431,12 +373,6 @@ class KubernetesCluster:
                 found[name] = pid
         return found
 
-    def _marked(self) -> Iterator[int]:
-        return (pid for pid in own_pids() if self._is_ours(pid))
-
-    def _is_ours(self, pid: int) -> bool:
-        return f"{_CLUSTER}={self.root}" in strings_of(pid, "environ")
-
     # Its end, and what it has of the kernel's.
 
     def _make_bridge(self, plan: KubernetesPlan) -> None:
@@ -447,8 +383,9 @@ class KubernetesCluster:
         _ip("address", "replace", f"{plan.subnet}.1/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
 
-    def _end(self, plan: KubernetesPlan | None) -> None:
+    def _end(self) -> None:
         """End all processes of it, each node with its pods first, and remove what is left."""
+        plan = self.plan
         for name, pid in self._running().items():
             if name.startswith("node-"):  # the kernel ends all that is in its namespace with it
                 end_process(pid, self._is_ours)
@@ -498,12 +435,8 @@ def running_kubeconfig(home: Path) -> Path | None:
     home
         The folder of Submarine's records.
     """
-    for plan in sorted(home.glob("clusters/*/kubernetes.json")):
-        with suppress(CommandError):  # a folder that is none of ours
-            cluster = KubernetesCluster(home, plan.parent.name)
-            if cluster.runs:
-                return cluster.kubeconfig
-    return None
+    cluster = KubernetesCluster.running_in(home)
+    return None if cluster is None else cluster.kubeconfig
 
 
 def _checked(
@@ -526,23 +459,9 @@ def _checked(
     return {"nodes": nodes, "gpus": gpus, "version": version}
 
 
-def _names(plan: KubernetesPlan) -> list[str]:
-    return [*_CONTROL_PLANE, *(f"{kind}-{node}" for node in plan.names for kind in _OF_A_NODE)]
-
-
-def _search_path() -> str:
-    return os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
-
-
 def _program(name: str) -> str:
-    found = shutil.which(name, path=_search_path())
-    if found is None:
-        raise ClusterError(
-            f"the program {name} is missing",
-            where="PATH",
-            fix=f"install it (on Debian as root: apt-get install {_PACKAGES.get(name, name)})",
-        )
-    return found
+    package = _PACKAGES.get(name, name)
+    return find_program(name, f"install it (on Debian as root: apt-get install {package})")
 
 
 def _tokens(plan: KubernetesPlan) -> str:
@@ -568,12 +487,6 @@ def _make_keys(root: Path) -> None:
     ]  # fmt: skip
     for words in (pair, ["genrsa", "-out", f"{root}/accounts.key", "2048"]):
         subprocess.run([openssl, *words], capture_output=True, umask=0o077, check=True)  # noqa: S603
-
-
-def _write_private(path: Path, content: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w") as file:  # noqa: PTH123 - a descriptor, not a path
-        file.write(content)
 
 
 def _ip(*words: str) -> None:
