@@ -138,7 +138,8 @@ LIKE = """
 import json, os, resource, signal, sys, threading, time
 import __main__
 def parent():
-    return open(f"/proc/{os.getppid()}/cmdline").read().split("\\0")[3].rpartition("/")[2]
+    with open(f"/proc/{os.getppid()}/cmdline") as file:  # empty while it becomes another program
+        return "".join(file.read().split("\\0")[3:4]).rpartition("/")[2]
 until = time.monotonic() + 180
 while parent() != "supervisor.py" and time.monotonic() < until:
     time.sleep(0.01)  # the zygote's fork is about to become the supervisor
@@ -174,6 +175,7 @@ def test_a_forked_task_is_as_a_fresh_one(ahead, gpus):
     for isolation in ("fresh", "shared"):
         job_id = ahead.submit(LIKE, isolation=isolation, gpus=gpus)
         story = ahead.local.follow(job_id)
+        assert story.state is JobState.SUCCEEDED, story.logs
         told.append(json.loads(story.out.replace(job_id, "JOB")))
     fresh, forked = told
     assert fresh["parent"] == "supervisor.py"
