@@ -79,7 +79,7 @@ def test_several_at_once_fetch_once(environment, tmp_path, pom):
 
 
 def test_what_an_interrupted_fetch_left_is_removed(environment, pom):
-    left = jars_folder(environment, pom).parent / "fetching-abc"
+    left = jars_folder(environment, pom).parent / "making-abc"
     left.mkdir(parents=True)
     (left / "half.jar").write_text("half")
     assert fetch_jars(JAVA, environment, pom=pom).is_dir()

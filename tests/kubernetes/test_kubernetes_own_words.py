@@ -90,7 +90,7 @@ def test_what_go_cannot_fetch_is_told_and_leaves_nothing(tmp_path, monkeypatch):
         build_programs(report=told.append)
     assert "module proxy" in failed.value.fix
     assert "minutes" in told[0]
-    assert [one.name for one in (tmp_path / "cache").glob("*/*/*")] == ["build.lock"]
+    assert not list((tmp_path / "cache").glob("*/*/*"))
 
 
 def test_programs_are_kept_by_the_sums_of_their_modules(tmp_path):

@@ -234,6 +234,19 @@ class GpuShare:
     total: int
 
 
+def node_shares(gpus: Sequence[Gpu]) -> list[GpuShare]:
+    """Return what each node has of the GPUs.
+
+    Parameters
+    ----------
+    gpus
+        All of them.
+    """
+    total = Counter(gpu.host for gpu in gpus)
+    free = Counter(gpu.host for gpu in gpus if gpu.held_by is None)
+    return [GpuShare("node", host, free[host], total[host]) for host in sorted(total)]
+
+
 class GpuRoom(NamedTuple):
     """GPUs that a job could have now, and that others wait for.
 

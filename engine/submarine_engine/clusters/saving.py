@@ -22,6 +22,7 @@ from submarine_runtime.saving import ASK
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.base import Saved
+from submarine_engine.clusters.environment import file_address
 from submarine_engine.config import load_config
 from submarine_engine.errors import SaveError, SubmissionError, UnsupportedError
 from submarine_engine.failures import Source
@@ -298,6 +299,19 @@ class FolderStorage:
     def is_whole(self, path: str) -> bool:  # noqa: ARG002 - as storages have it
         """Return that nothing speaks against it: only its rest can be seen."""
         return True
+
+
+def kept_storage(asked: Asked) -> FolderStorage | None:
+    """Return the checkpoints of a job that keeps them in a folder of this machine; None of others.
+
+    Parameters
+    ----------
+    asked
+        Whose.
+    """
+    record = read_json(asked.paths.record) or {}
+    kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
+    return FolderStorage(kept) if kept else None
 
 
 # Where a model is brought to: written aside, and there whole or not at all.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import default_home
@@ -109,15 +111,15 @@ class DaemonStatus:
     log: Path
 
 
-class HadoopCluster:
-    """A Hadoop cluster of one's own on this machine, known by its name within a home.
+class OwnCluster(ABC):
+    """A cluster of one's own on this machine, known by its name within a home.
 
     Parameters
     ----------
     home
         The folder of Submarine's records; the configured one unless given.
     name
-        What to call it.
+        What to call it; as its kind unless given.
 
     Raises
     ------
@@ -125,12 +127,39 @@ class HadoopCluster:
         `name` cannot name a cluster, or `home` cannot hold one.
     """
 
-    def __init__(self, home: Path | None = None, name: str = DEFAULT_NAME) -> None:
-        self.name = name
-        self.layout = Layout(default_home() if home is None else home, name)
+    kind: ClassVar[str]
+    """What `submarine cluster up` calls it."""
+
+    def __init__(self, home: Path | None = None, name: str | None = None) -> None:
+        self.name = self.kind if name is None else name
+        self.layout = Layout(default_home() if home is None else home, self.name)
 
     def __repr__(self) -> str:
-        return f"<HadoopCluster {self.name} in {self.layout.root}>"
+        return f"<{type(self).__name__} {self.name} in {self.layout.root}>"
+
+    def down(self) -> bool:
+        """End its daemons and what runs on it, and remove all of it; whether there was anything."""
+        there = self.layout.root.exists() or bool(self._running())
+        with sole_process(self.layout.lock):
+            self._end()
+            self.layout.lock.unlink()
+        with suppress(OSError):  # other clusters are in there
+            self.layout.lock.parent.rmdir()
+        return there
+
+    @abstractmethod
+    def _running(self) -> dict[str, int]:
+        """Return the pids of its daemons by name."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End all processes of it, and remove its files."""
+
+
+class HadoopCluster(OwnCluster):
+    """A Hadoop cluster of one's own on this machine, see `OwnCluster`."""
+
+    kind = DEFAULT_NAME
 
     @property
     def runs(self) -> bool:
@@ -206,16 +235,6 @@ class HadoopCluster:
                 write_files(plan, self.layout)
                 self._start(plan, report, timeout)
         return plan
-
-    def down(self) -> bool:
-        """End its daemons and containers, and remove all of it; whether there was anything."""
-        there = self.layout.root.exists() or bool(find_daemons(self.layout))
-        with sole_process(self.layout.lock):
-            self._end()
-            self.layout.lock.unlink()
-        with suppress(OSError):  # other clusters are in there
-            self.layout.lock.parent.rmdir()
-        return there
 
     def daemons(self) -> list[DaemonStatus]:
         """Return its daemons; none where there is no cluster."""
@@ -293,6 +312,9 @@ class HadoopCluster:
         if plan.secure:
             realm.take_ticket(plan, self.layout)
             report(f"you have a ticket as {plan.user}@{realm.REALM} for a day")
+
+    def _running(self) -> dict[str, int]:
+        return find_daemons(self.layout)
 
     def _end(self) -> None:
         for name in find_daemons(self.layout):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from submarine_engine.errors import ClusterError
+from submarine_engine.installer.kept import cache_folder, find_maker, make_once
 
 # Finding a Java that Hadoop can run on.
 #
@@ -166,9 +165,11 @@ _FOREIGN = (
 
 def jars_folder(environment: Mapping[str, str] | None = None, pom: Path = POM) -> Path:
     """Return where the jars of a pom are kept, by its folder's name and its hash, there or not."""
-    environment = os.environ if environment is None else environment
-    cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
-    return cache / "submarine" / pom.parent.name / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    return (
+        cache_folder(environment)
+        / pom.parent.name
+        / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    )
 
 
 def fetch_jars(
@@ -209,25 +210,20 @@ def fetch_jars(
     if folder.is_dir():
         _check_jars(folder, pom, f"remove that folder: {whose} jars are fetched anew then")
         return folder
-    maven = shutil.which("mvn", path=environment.get("PATH", ""))
-    if maven is None:
-        raise ClusterError(
-            f"Maven is missing: there is no program `mvn` on the PATH to fetch {whose} jars with",
-            fix="install it (on Debian as root: apt-get install maven)",
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder.parent):
-        if not folder.is_dir():
-            report(f"fetching {whose} jars by Maven, once for all clusters …")
-            for left in folder.parent.glob("fetching-*"):
-                shutil.rmtree(left)
-            aside = Path(tempfile.mkdtemp(prefix="fetching-", dir=folder.parent))
-            try:
-                _run_maven(maven, pom, whose, aside, _maven_environment(java, environment))
-                _check_jars(aside / "jars", pom, _FOREIGN)
-                (aside / "jars").rename(folder)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+    maven = find_maker(
+        "mvn",
+        environment,
+        f"Maven is missing: there is no program `mvn` on the PATH to fetch {whose} jars with",
+        "install it (on Debian as root: apt-get install maven)",
+    )
+
+    def fetch(aside: Path) -> Path:
+        report(f"fetching {whose} jars by Maven, once for all clusters …")
+        _run_maven(maven, pom, whose, aside, _maven_environment(java, environment))
+        _check_jars(aside / "jars", pom, _FOREIGN)
+        return aside / "jars"
+
+    make_once(folder, fetch)
     return folder
 
 
@@ -249,17 +245,6 @@ def _check_jars(folder: Path, pom: Path, fix: str) -> None:
             where=str(folder),
             fix=fix,
         )
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder however long another has it: a fetch may take minutes."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _maven_environment(java: Java, environment: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.history import default_home, write_json
-from submarine_engine.installer.cluster import DaemonStatus, sole_process
+from submarine_engine.history import write_json
+from submarine_engine.installer.cluster import DaemonStatus, OwnCluster
 from submarine_engine.installer.daemons import own_pids, strings_of
-from submarine_engine.installer.plan import Layout
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the path of users who are not root
 _NAP = 0.05
@@ -31,24 +30,9 @@ PlanT = TypeVar("PlanT")
 ClusterT = TypeVar("ClusterT", bound="MarkedCluster[Any]")
 
 
-class MarkedCluster(ABC, Generic[PlanT]):
-    """A cluster of one's own whose processes have its mark in their environment.
+class MarkedCluster(OwnCluster, Generic[PlanT]):
+    """A cluster of one's own whose processes have its mark in their environment."""
 
-    Parameters
-    ----------
-    home
-        The folder of Submarine's records; the configured one unless given.
-    name
-        What to call it; as its kind unless given.
-
-    Raises
-    ------
-    CommandError
-        `name` cannot name a cluster, or `home` cannot hold one.
-    """
-
-    kind: ClassVar[str]
-    """What `submarine cluster up` calls it."""
     mark: ClassVar[str]
     """The variable that has the cluster's folder."""
     server: ClassVar[str]
@@ -56,8 +40,7 @@ class MarkedCluster(ABC, Generic[PlanT]):
     plan_type: ClassVar[type]
 
     def __init__(self, home: Path | None = None, name: str | None = None) -> None:
-        self.name = name or self.kind
-        self.layout = Layout(default_home() if home is None else home, self.name)
+        super().__init__(home, name)
         self.root = self.layout.root
 
     @classmethod
@@ -90,16 +73,6 @@ class MarkedCluster(ABC, Generic[PlanT]):
         """Whether it is this user's, and its server is a process of this machine."""
         return self.plan is not None and self.server in self._running()
 
-    def down(self) -> bool:
-        """End its daemons and what runs on it, and remove all of it; whether there was anything."""
-        there = self.root.exists() or bool(self._running())
-        with sole_process(self.layout.lock):
-            self._end()
-            self.layout.lock.unlink()
-        with suppress(OSError):  # other clusters are in there
-            self.layout.lock.parent.rmdir()
-        return there
-
     def daemons(self) -> list[DaemonStatus]:
         """Return its daemons; none where there is no cluster."""
         plan, running = self.plan, self._running()
@@ -131,14 +104,6 @@ class MarkedCluster(ABC, Generic[PlanT]):
     @abstractmethod
     def _names(self, plan: PlanT) -> list[str]:
         """Return what its daemons are called."""
-
-    @abstractmethod
-    def _running(self) -> dict[str, int]:
-        """Return the pids of its daemons by name."""
-
-    @abstractmethod
-    def _end(self) -> None:
-        """End all processes of it, and remove its files."""
 
     def _until(self, condition: Callable[[], bool], end: float, name: str) -> None:
         """Wait for what a daemon shall do; ClusterError where it has ended, or takes too long."""

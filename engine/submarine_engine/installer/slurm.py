@@ -74,27 +74,14 @@ class SlurmPlan:
 
 
 class SlurmCluster(MarkedCluster[SlurmPlan]):
-    """A Slurm of one's own on this machine.
-
-    Parameters
-    ----------
-    home
-        The folder of Submarine's records; the configured one unless given.
-    name
-        What to call it.
-
-    Raises
-    ------
-    CommandError
-        `name` cannot name a cluster, or `home` cannot hold one.
-    """
+    """A Slurm of one's own on this machine, see `OwnCluster`."""
 
     kind = SLURM_NAME
     mark = _MARK
     server = "slurmctld"
     plan_type = SlurmPlan
 
-    def __init__(self, home: Path | None = None, name: str = SLURM_NAME) -> None:
+    def __init__(self, home: Path | None = None, name: str | None = None) -> None:
         super().__init__(home, name)
         self.conf = self.root / "slurm.conf"
         self._socket = self.root / "munge.socket"

@@ -6,17 +6,16 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
-from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, room_on
-from submarine_engine.clusters.environment import file_address, refuse_reserved
-from submarine_engine.clusters.saving import FolderStorage, FolderTarget, MessageHook
+from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, node_shares, room_on
+from submarine_engine.clusters.refusals import Largest, completed, refuse_larger
+from submarine_engine.clusters.saving import FolderTarget, MessageHook, kept_storage
 from submarine_engine.clusters.slurm.client import (
     FINAL,
     Node,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.base import Saved
     from submarine_engine.clusters.saving import Asked
     from submarine_engine.clusters.slurm.request import SlurmRequest
-    from submarine_engine.job import JobSpec, Role
+    from submarine_engine.job import JobSpec
 
 _INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH",
@@ -111,19 +110,13 @@ class SlurmBackend(Backend):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
-        refuse_reserved(spec.env)
         if spec.docker_image:
             raise UnsupportedError(
                 "jobs on Slurm run in no container image yet",
                 where="--docker_image",
                 fix="leave it out: they run with this environment's Python, on the shared disk",
             )
-        file_address(spec.input_path or "", "--input_path")
-        file_address(spec.checkpoint_path or "", "--checkpoint_path")
-        one = (replace(r, resources=replace(r.resources, gpus=1)) for r in spec.roles)
-        both = zip(spec.roles, one, strict=True)
-        roles = tuple(new if r.resources.gpus is None else r for r, new in both)
-        spec = replace(spec, roles=roles)
+        spec = completed(spec)
         try:
             longest = _check_shape(spec, self._shape())
         except (UnsupportedError, ResourcesError):  # the cluster may be another one by now
@@ -194,11 +187,9 @@ class SlurmBackend(Backend):
 
     def gpu_shares(self) -> list[GpuShare]:
         """Return what every node and every partition has of the GPUs."""
-        free: dict[str, int] = {}
-        for gpu in self.gpus({}):
-            free[gpu.host] = free.get(gpu.host, 0) + (gpu.held_by is None)
+        shares = node_shares(self.gpus({}))
+        free = {one.name: one.free for one in shares}
         nodes = [node for node in self.slurm.nodes() if node.gpus]
-        shares = [GpuShare("node", one.name, free.get(one.name, 0), one.gpus) for one in nodes]
         for partition in sorted({name for node in nodes for name in node.partitions}):
             part = [node for node in nodes if partition in node.partitions]
             total = sum(node.gpus for node in part)
@@ -208,14 +199,10 @@ class SlurmBackend(Backend):
 
     def save(self, asked: Asked, path: str) -> Saved:
         """Bring the model of a running job to a folder."""
-        record = read_json(asked.paths.record) or {}
-        kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
-        storage = FolderStorage(kept) if kept else None
         noted = read_json(asked.paths.root / NOTE) or {}
         place = self.state.place(asked.paths.job_id, int(noted.get("attempt", 1)))
-        return saving.save(
-            asked, FolderTarget(Path(path)), MessageHook(asked, lambda task: place / task), storage
-        )
+        hook = MessageHook(asked, lambda task: place / task)
+        return saving.save(asked, FolderTarget(Path(path)), hook, kept_storage(asked))
 
     def request(self, job: KeptJob) -> SlurmRequest:
         """Return what asks for a job and follows it."""
@@ -242,22 +229,11 @@ def _check_shape(spec: JobSpec, shape: _Shape) -> float | None:
             fix=f"choose one of {', '.join(known)}",
         )
     usable = [node for node in shape.nodes if partition is None or partition in node.partitions]
+    largest = Largest(
+        max((node.gpus for node in usable), default=0),
+        max((node.memory for node in usable), default=0),
+        max((node.cores for node in usable), default=0),
+    )
     for role in spec.roles:
-        _check_size(role, usable)
+        refuse_larger(role, largest, "`sinfo -N -o '%N %G %m %c'`")
     return longest_of(spec, shape.partitions)
-
-
-def _check_size(role: Role, nodes: Sequence[Node]) -> None:
-    """Refuse a task that fits no node at all."""
-    asked = role.resources
-    for count, what, most in (
-        (asked.gpus, "GPUs", max((node.gpus for node in nodes), default=0)),
-        (asked.memory, "MiB of memory", max((node.memory for node in nodes), default=0)),
-        (asked.vcores, "vcores", max((node.cores for node in nodes), default=0)),
-    ):
-        if count and count > most:
-            raise ResourcesError(
-                f"the job asks for {count} {what} on one node, and the largest one has {most}",
-                where=role.name,
-                fix="ask for less, or for more tasks (--num_workers); `sinfo -N -o '%N %G %m %c'`",
-            )

@@ -16,10 +16,10 @@ from submarine_runtime.notices import NOTICE
 from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
-from submarine_engine.clusters.environment import file_address, job_environment
+from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.log_mirror import FolderSource
+from submarine_engine.clusters.noted_request import NotedRequest, beginning
 from submarine_engine.clusters.slurm.client import LOST, SlurmJob
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
@@ -31,17 +31,14 @@ from submarine_engine.clusters.slurm.sbatch import (
     resources,
     warned_before,
 )
-from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, SubmissionError
-from submarine_engine.history import TaskPaths, make_private, read_json, write_json
-from submarine_engine.secret_values import noted_values
+from submarine_engine.history import make_private, write_json
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import AllocatedByTask
     from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.slurm.state import SlurmState
     from submarine_engine.clusters.tasks import TaskRun
-    from submarine_engine.job import JobSpec
 
 # Output goes to the tasks' own files: what else is written is what srun itself complains of.
 _SRUN = (
@@ -81,7 +78,7 @@ _TRIES_EVERY = 2.0  # seconds between two tries to submit while the controller i
 _LOOKS_EVERY = 0.5  # seconds between two questions for what happened to tasks that say nothing
 
 
-class SlurmRequest(Request):
+class SlurmRequest(NotedRequest):
     """An attempt of a job on Slurm.
 
     Parameters
@@ -93,37 +90,22 @@ class SlurmRequest(Request):
     """
 
     def __init__(self, state: SlurmState, job: KeptJob) -> None:
-        self._state, self._job = state, job
+        super().__init__(job, NOTE, state.submit_queue, "slurm")
+        self._state = state
         self._slurm = state.slurm
-        self._id = job.paths.job_id
         self._name = job_name(self._id, job.attempt)
         self._place = state.place(self._id, job.attempt)
-        self._note_path = job.paths.root / NOTE
-        noted = read_json(self._note_path) or {}
-        self._note = noted if noted.get("attempt") == job.attempt else {}
         self._tried_at = self._asked_at = float("-inf")
         self._given: dict[str, Allocated] = {}
         self._ended_at: float | None = None  # the first of its tasks
-        state.submit_queue.name(self._id, "slurm")
-
-    @property
-    def begun(self) -> bool:
-        """Whether Slurm may know of this attempt."""
-        return bool(self._note)
 
     @property
     def _number(self) -> int | None:
         return self._note.get("number")
 
-    @property
-    def _spec(self) -> JobSpec:
-        """The job with as many workers as were asked for."""
-        workers = self._note.get("workers")
-        return self._job.spec if workers is None else self._job.spec.sized(workers)
-
     def ask(self) -> AllocatedByTask | None:
         """Submit the job unless Slurm has it, and return its tasks once all have their nodes."""
-        queue = self._state.submit_queue
+        queue = self._queue
         if self._number is None:
             if not queue.is_turn(self._id) or time.monotonic() - self._tried_at < _TRIES_EVERY:
                 return None
@@ -177,11 +159,7 @@ class SlurmRequest(Request):
         return min(found, default=None)
 
     def _mine(self, *, since: float = float("-inf"), hurry: bool = False) -> list[SlurmJob]:
-        return self._state.mine.jobs(since=since, hurry=hurry)
-
-    def _note_down(self, **more: object) -> None:
-        self._note = {**self._note, "attempt": self._job.attempt, **more}
-        write_json(self._note_path, self._note)
+        return self._state.mine.answer(since=since, hurry=hurry)
 
     def _workers(self) -> int | None:
         """Return how many workers an elastic job begins with: as many as there is room for."""
@@ -210,7 +188,7 @@ class SlurmRequest(Request):
         """Return how many workers more there is room for; 0 where another job waits."""
         # An older answer may not know of this very job yet, nor of one that waits since.
         now = time.monotonic()
-        if any(job.state == "PENDING" for job in self._state.all.jobs(since=now)):
+        if any(job.state == "PENDING" for job in self._state.all.answer(since=now)):
             return 0
         had, more, free = set(self._spec.tasks), 0, self._state.free()
         extra: list[str] = []
@@ -270,44 +248,26 @@ done
         shutil.rmtree(staged, ignore_errors=True)
         make_private(staged)
         shutil.copytree(self._job.paths.bundle, staged / "bundle")
-        for role in self._spec.roles:
-            for task in role.tasks:
-                self._write_task(staged / task, task, role.resources.gpus or 0)
+        for task in self._spec.tasks:
+            self._write_task(staged / task)
         staged.rename(self._place)
 
-    def _write_task(self, staged: Path, task: str, gpus: int) -> None:
-        job, spec = self._job, self._spec
-        folder, bundle = self._place / task, self._place / "bundle"
+    def _write_task(self, staged: Path) -> None:
         for one in (staged, staged / "logdir", staged / "artifacts"):
             make_private(one)
         (staged / ASKED).touch(mode=0o600)
-        workdir = str(job.record["workdir"])
-        plan = task_plan(
-            spec,
-            task,
-            job_id=self._id,
-            bundle=str(bundle),
-            entry=job.launch["entry"],
-            workdir=workdir,
-            home=job.launch["home"],
-            attempt=job.attempt,
+        plan, launch = beginning(
+            self._job,
+            self._spec,
+            self._place / staged.name,
+            bundle=str(self._place / "bundle"),
+            workdir=str(self._job.record["workdir"]),
+            runtime=Path(submarine_runtime.__file__).parent,
+            outer=self._job.launch["outer"],
+            wanted={},
         )
-        write_json(staged / "task.json", {**plan, "results": "."})
-        role = next(role for role in spec.roles if task in role.tasks)
-        environment = job_environment(
-            job.launch["outer"],
-            {**spec.env, **noted_values(job.paths.root)},
-            job_id=self._id,
-            task=TaskPaths(folder),
-            vcores=role.resources.vcores,
-            input_path=file_address(spec.input_path or "", ""),
-            checkpoint_path=file_address(spec.checkpoint_path or "", ""),
-        )
-        runtime = Path(submarine_runtime.__file__).parent
-        command = [job.launch["python"], "-u", str(runtime / "__main__.py"), str(folder)]
-        beside = {name: str(runtime / f"{name}.py") for name in ("inside", "artifacts")}
-        told = {"gpus": gpus, "command": command, "environment": environment, "workdir": workdir}
-        write_json(staged / "launch.json", {**told, **beside})
+        write_json(staged / "task.json", plan)
+        write_json(staged / "launch.json", launch)
 
     # Following.
 
@@ -447,7 +407,7 @@ done
 
     def withdraw(self) -> None:
         """End what Slurm has of the job, or will never have."""
-        self._state.submit_queue.leave(self._id)
+        self._queue.leave(self._id)
         if not self._note:
             return
         self._note_down(withdrawn=True)
@@ -477,10 +437,10 @@ done
         used = f"{total - sum(free.values())}/{total} GPUs in use"
         found = self._found() if self._number else []
         if not found:
-            return self._state.submit_queue.before(self._id), used
+            return self._queue.before(self._id), used
         mine = found[0]
         words = REASONS.get(mine.reason, f"Slurm says {mine.reason}") if mine.reason else ""
-        waiting = [job for job in self._state.all.jobs() if job.state == "PENDING"]
+        waiting = [job for job in self._state.all.answer() if job.state == "PENDING"]
         ahead = {
             job.leader
             for job in waiting
@@ -492,10 +452,6 @@ done
     def forget(self) -> None:
         """Remove the folders that the nodes have seen: what was in them is home."""
         shutil.rmtree(self._place.parent, ignore_errors=True)
-
-    def close(self) -> None:
-        """Leave the line; the job may run on."""
-        self._state.submit_queue.leave(self._id)
 
 
 __all__ = ["REASONS", "SlurmRequest"]

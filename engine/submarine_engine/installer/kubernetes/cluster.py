@@ -51,27 +51,14 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 class KubernetesCluster(MarkedCluster[KubernetesPlan]):
-    """A Kubernetes of one's own on this machine.
-
-    Parameters
-    ----------
-    home
-        The folder of Submarine's records; the configured one unless given.
-    name
-        What to call it.
-
-    Raises
-    ------
-    CommandError
-        `name` cannot name a cluster, or `home` cannot hold one.
-    """
+    """A Kubernetes of one's own on this machine, see `OwnCluster`."""
 
     kind = KUBERNETES_NAME
     mark = _CLUSTER
     server = "kube-apiserver"
     plan_type = KubernetesPlan
 
-    def __init__(self, home: Path | None = None, name: str = KUBERNETES_NAME) -> None:
+    def __init__(self, home: Path | None = None, name: str | None = None) -> None:
         super().__init__(home, name)
         self.kubeconfig = self.root / "kubeconfig"
         self.shared = self.root / "shared"

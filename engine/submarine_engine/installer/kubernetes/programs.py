@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.installer.cluster import sole_process
+from submarine_engine.installer.kept import cache_folder, find_maker, make_once
 
 MODULES = Path(__file__).parent / "modules"
 DEFAULT_VERSION = "1.36.3"
@@ -53,11 +51,9 @@ def check_version(version: str) -> str:
 
 def programs_folder(version: str, environment: Mapping[str, str] | None = None) -> Path:
     """Return where the programs of a version are kept, by its modules' sums, there or not."""
-    environment = os.environ if environment is None else environment
-    cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
     pinned = b"".join((MODULES / version / name).read_bytes() for name in ("go.mod", "go.sum"))
     digest = hashlib.sha256(pinned).hexdigest()[:16]
-    return cache / "submarine" / "kubernetes" / f"{version}-{digest}"
+    return cache_folder(environment) / "kubernetes" / f"{version}-{digest}"
 
 
 def build_programs(
@@ -92,31 +88,28 @@ def build_programs(
     folder = programs_folder(check_version(version), environment)
     if folder.is_dir():
         return folder
-    go = shutil.which("go", path=environment.get("PATH", ""))
-    if go is None:
-        raise ClusterError(
-            f"Go is missing: there is no program `go` on the PATH to build Kubernetes {version}",
-            fix="install Go (https://go.dev/dl), then say it again",
-        )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with sole_process(folder.parent / "build.lock", patience=_LIMIT):
-        if not folder.is_dir():
-            report(f"building Kubernetes {version} by Go, once for all clusters (minutes) …")
-            for left in folder.parent.glob("building-*"):
-                shutil.rmtree(left)
-            aside = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
-            try:
-                _run_go(go, version, aside, environment)
-                aside.rename(folder)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+    go = find_maker(
+        "go",
+        environment,
+        f"Go is missing: there is no program `go` on the PATH to build Kubernetes {version}",
+        "install Go (https://go.dev/dl), then say it again",
+    )
+
+    def build(aside: Path) -> Path:
+        report(f"building Kubernetes {version} by Go, once for all clusters (minutes) …")
+        made = aside / "programs"
+        made.mkdir(mode=0o700)
+        _run_go(go, version, made, environment)
+        return made
+
+    make_once(folder, build)
     return folder
 
 
-def _run_go(go: str, version: str, aside: Path, environment: Mapping[str, str]) -> None:
+def _run_go(go: str, version: str, folder: Path, environment: Mapping[str, str]) -> None:
     command = [
         go, "build", "-mod=readonly", "-trimpath", "-ldflags", _version_flags(version),
-        "-o", f"{aside}{os.sep}", *(f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS),
+        "-o", f"{folder}{os.sep}", *(f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS),
     ]  # fmt: skip
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Go
