@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
 from submarine_engine.clusters.kubernetes.client import Kubernetes, TakenError, refusal
+from submarine_engine.clusters.kubernetes.kueue import Kueue, reason
 from submarine_engine.clusters.kubernetes.manifest import (
     manifests,
     read_pairs,
@@ -23,6 +24,7 @@ from submarine_engine.errors import (
     ConfigError,
     ResourcesError,
     SubmissionError,
+    UnsupportedError,
 )
 from submarine_engine.job import JobSpec, Resources, Role
 
@@ -84,6 +86,25 @@ def test_options_reach_the_pods():
     labels = [pod["metadata"]["labels"] for pod in pods.values()]
     assert {one["kueue.x-k8s.io/queue-name"] for one in labels} == {"team"}
     assert len({one["kueue.x-k8s.io/pod-group-name"] for one in labels}) == 1
+    notes = [pod["metadata"]["annotations"] for pod in pods.values()]
+    assert {one["kueue.x-k8s.io/pod-group-total-count"] for one in notes} == {"2"}
+    assert {one["kueue.x-k8s.io/retriable-in-group"] for one in notes} == {"false"}
+
+
+@pytest.mark.parametrize(
+    ("why", "lost"),
+    [
+        ("WorkloadEvictedDueToPreempted", True),
+        ("WorkloadEvictedDueToClusterQueueStopped", True),
+        ("WorkloadEvicted", True),  # as Kueue before 0.14 says it
+        ("WorkloadEvictedDueToDeactivated", False),  # somebody has said that it shall not run
+        ("WorkloadDeleted", False),
+    ],
+)
+def test_what_kueue_takes_back_is_begun_again_and_what_somebody_ends_is_not(why, lost):
+    condition = {"type": "TerminationTarget", "status": "True", "reason": why, "message": "so"}
+    pod = pod_of(phase="Running", conditions=[condition])
+    assert (pod.is_lost, pod.end_words) == (lost, f"{why}: so")
 
 
 @pytest.mark.parametrize(
@@ -351,3 +372,74 @@ def test_a_context_that_is_not_there_names_those_that_are(tmp_path, monkeypatch)
     with pytest.raises(ConfigError, match="no context 'two'") as unknown:
         Kubernetes()
     assert "one" in unknown.value.fix
+
+
+def workload(name, age=0, priority=0, queue="team", message="", **more):
+    conditions = [{"type": "QuotaReserved", "status": "False", "message": message}]
+    return {
+        "metadata": {
+            "creationTimestamp": f"2026-01-01T00:00:{age:02}Z",
+            "ownerReferences": [{"kind": "Pod", "name": name}],
+        },
+        "spec": {"queueName": queue, "priority": priority},
+        "status": {"conditions": conditions},
+        **more,
+    }
+
+
+def has_kueue(server, *items):
+    group = {"name": "kueue.x-k8s.io", "preferredVersion": {"version": "v1beta2"}}
+    server.status, server.body = 200, {"groups": [group], "items": list(items)}
+    return Kueue(Kubernetes())
+
+
+def test_who_is_before_a_job_in_its_queue_is_counted(server):
+    admitted = {"status": {"conditions": [{"type": "QuotaReserved", "status": "True"}]}}
+    said = (
+        "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in"
+        " flavor any, 2 more needed"
+    )
+    kueue = has_kueue(
+        server,
+        workload("mine", 5, message=said),
+        workload("older", 4),
+        workload("younger", 6),
+        workload("younger-and-higher", 7, priority=10),
+        workload("elsewhere", 1, queue="other"),
+        workload("runs", 1, **admitted),
+        workload("put-away", 1, spec={"queueName": "team", "active": False}),
+    )
+    before, words = kueue.waiting("team", ["mine"])
+    assert before == 2
+    assert words == ("the quota of the queue team is in use: 2 more of nvidia.com/gpu needed (any)")
+    assert kueue.waiting("team", ["runs"]) == (0, "")
+    path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/research/workloads"
+    assert [one for _, one, _ in server.asked if "kueue" in one] == [path], "asked once for both"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("", "has not let it in yet"),
+        ("ClusterQueue gpus is stopped", "the queue team is stopped"),
+        (
+            "insufficient quota for nvidia.com/gpu in flavor any, request > maximum capacity (4)",
+            "asks for more of nvidia.com/gpu than the queue team ever gives",
+        ),
+        ("something\n new", "Kueue says: something new"),
+    ],
+)
+def test_why_kueue_lets_a_job_wait_is_told_in_words(message, words):
+    assert words in reason(workload("mine", message=message), "team")
+
+
+def test_a_queue_of_kueues_that_is_none_is_refused_with_those_that_are(server):
+    kueue = has_kueue(server, *({"metadata": {"name": name}} for name in ("team", "night")))
+    kueue.refuse_unknown("team")
+    with pytest.raises(UnsupportedError, match="no queue 'x' in the namespace research") as none:
+        kueue.refuse_unknown("x")
+    assert "night, team" in none.value.fix
+    server.body = {"groups": []}
+    with pytest.raises(UnsupportedError, match="has no Kueue") as missing:
+        kueue.refuse_unknown("team")
+    assert missing.value.fix

@@ -7,15 +7,13 @@ import platform
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
-from submarine_engine.clusters.base import Gpu, GpuShare
-from submarine_engine.clusters.environment import file_address, refuse_reserved
+from submarine_engine.clusters.base import Gpu, GpuShare, node_shares
 from submarine_engine.clusters.kubernetes.client import Kubernetes, find_config
 from submarine_engine.clusters.kubernetes.manifest import (
     JOB,
@@ -28,9 +26,10 @@ from submarine_engine.clusters.kubernetes.manifest import (
 from submarine_engine.clusters.kubernetes.noted import pods_of, python_of
 from submarine_engine.clusters.kubernetes.saving import PodHook
 from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
-from submarine_engine.clusters.saving import FolderStorage, FolderTarget
+from submarine_engine.clusters.refusals import Largest, completed, refuse_larger
+from submarine_engine.clusters.saving import FolderTarget, kept_storage
 from submarine_engine.config import load_config
-from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
+from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths, is_job_id, read_json
 from submarine_engine.job import JobState
 
@@ -89,21 +88,11 @@ class KubernetesBackend(Backend):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
-        refuse_reserved(spec.env)
-        file_address(spec.input_path or "", "--input_path")
-        file_address(spec.checkpoint_path or "", "--checkpoint_path")
-        one = (replace(r, resources=replace(r.resources, gpus=1)) for r in spec.roles)
-        both = zip(spec.roles, one, strict=True)
-        roles = tuple(new if r.resources.gpus is None else r for r, new in both)
-        spec = replace(spec, roles=roles)
+        spec = completed(spec)
         for role in spec.roles:
             self._check_size(spec, role)
-        if spec.queue and not self.api.has_queue(spec.queue):
-            raise UnsupportedError(
-                f"Kueue has no queue {spec.queue!r} in the namespace {self.api.namespace}",
-                where="--queue",
-                fix="see `kubectl get localqueues`, or leave it out",
-            )
+        if spec.queue:
+            self.state.kueue.refuse_unknown(spec.queue)
         self._try_out(spec)
         return spec
 
@@ -113,21 +102,16 @@ class KubernetesBackend(Backend):
         if nodes is None:  # not ours to know
             return
         labels = node_labels(spec)
-        nodes = [node for node in nodes if node.has(labels)]
-        asked, gpu = role.resources, gpu_resource(spec)
-        for count, what, name, unit in (
-            (asked.gpus, "GPUs", gpu, 1),
-            (asked.memory, "MiB of memory", "memory", _MEGABYTE),
-            (asked.vcores, "vcores", "cpu", 1),
-        ):
-            most = max((int(node.room.get(name, 0)) // unit for node in nodes), default=0)
-            if count and count > most:
-                raise ResourcesError(
-                    f"the job asks for {count} {what} on one node, and the largest one has {most}",
-                    where=role.name,
-                    fix="ask for less, or for more tasks (--num_workers); see `kubectl describe"
-                    " nodes`. --gpu_resource names GPUs that are called otherwise",
-                )
+        rooms = [node.room for node in nodes if node.has(labels)]
+        gpus, memory, cores = (
+            max((int(room.get(name, 0)) for room in rooms), default=0)
+            for name in (gpu_resource(spec), "memory", "cpu")
+        )
+        refuse_larger(
+            role,
+            Largest(gpus, memory // _MEGABYTE, cores),
+            "see `kubectl describe nodes`. --gpu_resource names GPUs that are called otherwise",
+        )
 
     def _try_out(self, spec: JobSpec) -> None:
         """Have the cluster itself say what is wrong: a quota, its admission, a class."""
@@ -195,25 +179,12 @@ class KubernetesBackend(Backend):
 
     def gpu_shares(self) -> list[GpuShare]:
         """Return what every node has of the GPUs."""
-        gpus = self.gpus({})
-        hosts = sorted({gpu.host for gpu in gpus})
-        return [
-            GpuShare(
-                "node",
-                host,
-                sum(gpu.held_by is None for gpu in gpus if gpu.host == host),
-                sum(gpu.host == host for gpu in gpus),
-            )
-            for host in hosts
-        ]
+        return node_shares(self.gpus({}))
 
     def save(self, asked: Asked, path: str) -> Saved:
         """Bring the model of a running job to a folder."""
-        record = read_json(asked.paths.record) or {}
-        kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
-        storage = FolderStorage(kept) if kept else None
         with closing(PodHook(self.api, asked)) as hook:
-            return saving.save(asked, FolderTarget(Path(path)), hook, storage)
+            return saving.save(asked, FolderTarget(Path(path)), hook, kept_storage(asked))
 
     def reach_inside(self, paths: JobPaths, task: str) -> socket.socket | None:
         """Connect to the server beside a task, by its pod."""

@@ -229,19 +229,30 @@ class Kubernetes:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
 
-    def has_queue(self, name: str) -> bool:
-        """Return whether Kueue has a local queue of that name here; raises as `pods`."""
+    def version_of(self, group: str) -> str | None:
+        """Return the version in which the server prefers an extension; None where it has none.
+
+        Parameters
+        ----------
+        group
+            The extension's, as ``kubectl api-versions`` has it. Raises as `pods`.
+        """
+        found = self._ask(client.ApisApi(self._api.api_client).get_api_versions)
+        groups = {one["name"]: one for one in found.get("groups") or ()}
+        return str(groups[group]["preferredVersion"]["version"]) if group in groups else None
+
+    def custom(self, group: str, version: str, kind: str) -> list[Answer]:
+        """Return the objects of an extension in the namespace; raises as `pods`.
+
+        Parameters
+        ----------
+        group, version
+            As `version_of` has them.
+        kind
+            Their kind, in the plural.
+        """
         api = client.CustomObjectsApi(self._api.api_client)
-        try:
-            self._ask(
-                api.get_namespaced_custom_object,
-                "kueue.x-k8s.io", "v1beta1", self.namespace, "localqueues", name,
-            )  # fmt: skip
-        except RefusedError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                return False
-            raise
-        return True
+        return self._items(api.list_namespaced_custom_object, group, version, self.namespace, kind)
 
     def open(self, pod: str, container: str, command: Sequence[str]) -> Any:  # noqa: ANN401 - untyped
         """Begin a program in a pod; return the WebSocket of its input and output.

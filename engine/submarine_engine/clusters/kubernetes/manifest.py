@@ -35,6 +35,7 @@ FILES_CONTAINER = "files"
 _KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 _KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_COUNT = "kueue.x-k8s.io/pod-group-total-count"
+_KUEUE_AGAIN = "kueue.x-k8s.io/retriable-in-group"
 
 _BOOT = f"""\
 import os, signal, sys, time
@@ -229,6 +230,9 @@ def _manifest(  # noqa: PLR0913 - each by its name
         if len(spec.tasks) > 1:
             labels[_KUEUE_GROUP] = name.removesuffix(f"-{task}")
             annotations[_KUEUE_COUNT] = str(len(spec.tasks))
+            # The driver begins jobs again, as another group: Kueue waits for no pod in a lost one's
+            # place, and lets go of the others.
+            annotations[_KUEUE_AGAIN] = "false"
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -14,9 +14,9 @@ from submarine_runtime.pod import ROOT
 from submarine_runtime.saving import PLACE
 from submarine_runtime.shared_folder import ASKED
 
-from submarine_engine.clusters.backend import Allocated, Counted, KeptJob, Request
+from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.environment import file_address, job_environment
-from submarine_engine.clusters.kubernetes.client import TakenError
+from submarine_engine.clusters.kubernetes.client import RefusedError, TakenError
 from submarine_engine.clusters.kubernetes.files import PodFiles, PodSource, pack
 from submarine_engine.clusters.kubernetes.manifest import (
     FILES_CONTAINER,
@@ -30,9 +30,10 @@ from submarine_engine.clusters.kubernetes.manifest import (
 )
 from submarine_engine.clusters.kubernetes.noted import NOTE
 from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits, needs
+from submarine_engine.clusters.noted_request import NotedRequest
 from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, SubmissionError
-from submarine_engine.history import TaskPaths, read_json, write_json
+from submarine_engine.history import TaskPaths
 from submarine_engine.secret_values import noted_values
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _GRACE = 1  # seconds for what is ended without more ado; 0 would forget pods th
 _OOM = "137 oom\n"
 
 
-class KubernetesRequest(Request):
+class KubernetesRequest(NotedRequest):
     """An attempt of a job on Kubernetes.
 
     Parameters
@@ -76,11 +77,10 @@ class KubernetesRequest(Request):
     """
 
     def __init__(self, state: KubernetesState, job: KeptJob) -> None:
-        self._state, self._job = state, job
-        self._id = job.paths.job_id
-        self._note_path = job.paths.root / NOTE
-        noted = read_json(self._note_path) or {}
-        self._note = noted if noted.get("attempt") == job.attempt else {}
+        # Who stands in a queue of the cluster's, or asks for no GPUs, stands in no line here.
+        line = _GPUS if job.spec.gpus and not job.spec.queue else job.paths.job_id
+        super().__init__(job, NOTE, state.submit_queue, line)
+        self._state = state
         self._tried_at = self._asked_at = float("-inf")
         # What was given before: of a pod that is over the cluster may know nothing any more.
         given = self._note.get("given") or {}
@@ -93,29 +93,11 @@ class KubernetesRequest(Request):
         self._partly_since: float | None = None
         self._image_since: float | None = None
         self._stopped = False
-        # Jobs without GPUs stand in no line: they wait for nothing that others hold.
-        line = _GPUS if job.spec.gpus else self._id
-        state.submit_queue.name(self._id, line)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the cluster may know of this attempt."""
-        return bool(self._note)
-
-    @property
-    def _spec(self) -> JobSpec:
-        """The job with as many workers as were asked for."""
-        workers = self._note.get("workers")
-        return self._job.spec if workers is None else self._job.spec.sized(workers)
 
     @property
     def _names(self) -> dict[str, str]:
         """The names of the attempt's pods, by task; none before it was asked for."""
         return dict(self._note.get("pods") or {})
-
-    def _note_down(self, **more: object) -> None:
-        self._note = {**self._note, "attempt": self._job.attempt, **more}
-        write_json(self._note_path, self._note)
 
     # Asking, so that it is asked once: pods of these names are this attempt's.
 
@@ -233,13 +215,15 @@ class KubernetesRequest(Request):
         for pod in mine.values():
             if pod.ending:
                 self._ending.setdefault(pod.name, time.monotonic())
-        if not any(self._note.get(ours) for ours in ("withdrawn", "turning", "killed")):
-            # Somebody has deleted one by hand: what the cluster itself ends says so.
-            self._stopped = self._stopped or any(
-                pod.ending and not (pod.final or pod.is_lost or self._is_home(pod.name))
-                for pod in mine.values()
-            )
+        self._stopped = self._stopped or any(
+            self._is_by_hand(pod) and not self._is_home(pod.name) for pod in mine.values()
+        )
         return mine
+
+    def _is_by_hand(self, pod: Pod) -> bool:
+        """Return whether somebody has deleted a pod: what the cluster itself ends says so."""
+        ours = any(self._note.get(one) for one in ("withdrawn", "turning", "killed"))
+        return pod.ending and not (ours or pod.final or pod.is_lost)
 
     # Beginning.
 
@@ -453,7 +437,7 @@ class KubernetesRequest(Request):
         found = self._pods(hurry=True)
         pods = {task: pod for task, pod in found.items() if not self._forget_overdue(pod)}
         held = {pod.name for pod in pods.values() if pod.node and not pod.final}
-        over = all(pod.final for pod in pods.values())
+        over = all(pod.is_out for pod in pods.values())
         return Counted(held, over=over and (bool(self._note.get("created")) or not pods))
 
     def _forget_overdue(self, pod: Pod) -> bool:
@@ -542,11 +526,11 @@ class KubernetesRequest(Request):
         left = {
             task: pod
             for task, pod in self._pods(since=time.monotonic()).items()
-            if not (pod.final or self._forget_overdue(pod))
+            if not (pod.is_out or self._forget_overdue(pod))
         }
         for pod in left.values():
             self._state.api.delete(pod.name, grace=_GRACE)
-        if left and any(not pod.final for pod in self._pods(since=time.monotonic()).values()):
+        if left and any(not pod.is_out for pod in self._pods(since=time.monotonic()).values()):
             raise ClusterError("its pods are ending", where=self._id)
 
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
@@ -577,8 +561,12 @@ class KubernetesRequest(Request):
         Its node needs a second or two to tell that its containers have ended, for which the pod
         would hold its GPUs. Queues of the cluster's want to see for themselves how a pod ended.
         """
+        # Whether the cluster, or somebody, has ended it: its task may be home before that is seen.
+        found = self._pods(since=time.monotonic()).values()
+        self._stopped = self._stopped or any(
+            one.name == pod and self._is_by_hand(one) for one in found
+        )
         if not self._spec.queue:
-            self._pods(since=time.monotonic())  # whether the cluster, or somebody, has ended it
             self._state.api.delete(pod, grace=0)
             self._asked_at = time.monotonic()
 
@@ -605,9 +593,18 @@ class KubernetesRequest(Request):
         pods = self._pods() if self._names else {}
         said = [pod.wait_words for pod in pods.values()]
         words = next(filter(None, said), "")
+        if self._spec.queue and any(pod.is_gated for pod in pods.values()):
+            before, told = self._before_in_queue()
+            return before, "; ".join(filter(None, (used, told or words)))
         if not pods and len(self._job.spec.tasks) > 1 and queue.is_turn(self._id):
             words = f"it waits until all {len(self._job.spec.tasks)} of its tasks find room at once"
         return queue.before(self._id), "; ".join(filter(None, (used, words)))
+
+    def _before_in_queue(self) -> tuple[int, str]:
+        """Return what Kueue says of the job; nothing where the role sees no workloads."""
+        with suppress(RefusedError):
+            return self._state.kueue.waiting(str(self._spec.queue), self._names.values())
+        return 0, ""
 
     def _used(self) -> str:
         """Return how many of the GPUs are in use; empty where that is not ours to know."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import math
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubernetes.utils.quantity import parse_quantity
 
+from submarine_engine.clusters.kubernetes.kueue import EVICTED, Kueue, is_eviction
 from submarine_engine.clusters.kubernetes.manifest import OWNER, TASK_CONTAINER
+from submarine_engine.clusters.polled import WORK, Polled
 from submarine_engine.history import make_private, write_aside
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import SubmitQueue
     from submarine_engine.clusters.kubernetes.client import Answer, Kubernetes
 
-_LOOKS_EVERY = 0.5  # seconds
 _SOONEST = 0.03  # seconds between two looks of whoever waits for a pod's next step
-_WORK = 20  # times what an answer took: the server works for us a twentieth of its time at most
 _NODES_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 IMAGE_WORDS = {
@@ -86,6 +85,11 @@ class Pod(NamedTuple):
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def is_out(self) -> bool:
+        """Whether it holds nothing, and never will: it is over, or ends before it had a node."""
+        return self.final or (self.ending and not self.node)
+
+    @property
     def ending(self) -> bool:
         """Whether somebody has asked for its end."""
         return "deletionTimestamp" in self.told["metadata"]
@@ -94,7 +98,14 @@ class Pod(NamedTuple):
     def is_lost(self) -> bool:
         """Whether the cluster ends it by itself: preempted, evicted, its node drained or gone."""
         status = self.told.get("status", {})
-        return status.get("reason") in _LOST or self._condition("DisruptionTarget") is not None
+        if status.get("reason") in _LOST or self._condition("DisruptionTarget") is not None:
+            return True
+        return is_eviction(self._condition(EVICTED))
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether it waits for a queue of the cluster's to let it in."""
+        return bool(self.told["spec"].get("schedulingGates"))
 
     @property
     def scheduled_at(self) -> float:
@@ -122,7 +133,7 @@ class Pod(NamedTuple):
     def end_words(self) -> str:
         """What the cluster says of its end; empty where nothing."""
         status = self.told.get("status", {})
-        if disrupted := self._condition("DisruptionTarget"):
+        if disrupted := self._condition("DisruptionTarget") or self._condition(EVICTED):
             return _words(disrupted.get("reason"), disrupted.get("message"))
         if status.get("reason"):
             return _words(status["reason"], status.get("message"))
@@ -141,7 +152,7 @@ class Pod(NamedTuple):
                 if state == "waiting" and reason in IMAGE_WORDS:
                     return _words(IMAGE_WORDS[reason], more.get("message"))
             return "its node makes its containers" if self.phase == "Pending" else ""
-        if self.told["spec"].get("schedulingGates"):
+        if self.is_gated:
             return "the cluster's queue has not let it in yet"
         conditions = self.told.get("status", {}).get("conditions") or []
         said = next(
@@ -229,12 +240,11 @@ class KubernetesState:
 
     def __init__(self, api: Kubernetes, folder: Path, submit_queue: SubmitQueue) -> None:
         self.api = api
+        self.kueue = Kueue(api)
         self.submit_queue = submit_queue
         self._folder = folder
-        self._lock = threading.Lock()
-        self._pods: dict[str, Pod] = {}
-        self._asked_at, self._took = -math.inf, 0.0
-        self._nodes: tuple[float, list[Node] | None] = (-math.inf, [])
+        self._pods = Polled(self._ask_pods, soon=lambda _, took: max(took * WORK, _SOONEST))
+        self._nodes = Polled(self._ask_nodes, holds=_NODES_FOR, work=0)
 
     @property
     def owner(self) -> str:
@@ -255,34 +265,27 @@ class KubernetesState:
 
         Parameters
         ----------
-        since
-            Seconds of the monotonic clock; an answer to a question from before is none.
-        hurry
-            Whether it is worth a question now: somebody waits for a pod's next step.
+        since, hurry
+            As `Polled.answer` has them.
 
         Raises
         ------
         ClusterError
             The server does not answer.
         """
-        with self._lock:
-            age, least = time.monotonic() - self._asked_at, self._took * _WORK
-            pause = max(least, _SOONEST if hurry else _LOOKS_EVERY)
-            if self._asked_at < since or age > pause:
-                began = time.monotonic()
-                found = map(Pod.read, self.api.pods(f"{OWNER}={self.owner}"))
-                self._pods = {pod.name: pod for pod in found}
-                self._asked_at, self._took = began, time.monotonic() - began
-            return self._pods
+        return self._pods.answer(since=since, hurry=hurry)
+
+    def _ask_pods(self) -> dict[str, Pod]:
+        found = map(Pod.read, self.api.pods(f"{OWNER}={self.owner}"))
+        return {pod.name: pod for pod in found}
 
     def nodes(self) -> list[Node] | None:
         """Return the nodes, None where they are not ours to know; an answer holds for a second."""
-        asked_at, nodes = self._nodes
-        if time.monotonic() - asked_at > _NODES_FOR:
-            told = self.api.nodes()
-            nodes = None if told is None else [Node.read(one) for one in told]
-            self._nodes = time.monotonic(), nodes
-        return nodes
+        return self._nodes.answer()
+
+    def _ask_nodes(self) -> list[Node] | None:
+        told = self.api.nodes()
+        return None if told is None else [Node.read(one) for one in told]
 
     def free(self, labels: Mapping[str, str]) -> dict[str, Counter[str]] | None:
         """Return what each usable node has free; None where that is not ours to know.
