@@ -8,20 +8,24 @@ after the other. ``reach ROOT TASK`` joins its input and output to the server be
 `submarine_runtime.inside`.
 """
 
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH123
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH123, PTH211
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
 import signal
 import socket
+import stat
+import subprocess
 import sys
 import tarfile
 import threading
 import time
+import zlib
 from contextlib import suppress
 
 TYPE_CHECKING = False  # as type checkers have it
@@ -41,16 +45,25 @@ TAKEN = "taken"
 BEGUN = "begun"
 """In the task's folder, locked by whoever runs it as long as that lives."""
 
+ENVIRONMENT = "environment"
+"""Holds the layers of a packed environment, or links to them, each by its name."""
+
+HEARD = "heard"
+"""Its time is when the driver was last heard."""
+
 VERSION = 1
 MOST = 1 << 20
 """Bytes that are read or written at a time."""
 
-_HEARD = "heard"
 _STAGED = ".staged"
 _ARCHIVE = ".archive"
 _LOOKS_EVERY = 0.02
 _HEARD_EVERY = 5.0  # seconds between two notes that the driver is there
 _EVENTS_EVERY = 1.0  # seconds between two looks for new events of a task that runs
+_USED_EVERY = 3600.0  # seconds between two notes that an environment on a volume is in use
+_UNUSED = 30 * 86400.0  # seconds after which one that nobody has used is removed
+_UNFINISHED = 86400.0  # seconds after which nobody unpacks it any more
+_CHECKED_WITHIN = 15.0  # seconds: less than the driver waits for an answer
 _PIECE = 1 << 16
 _PARTS = ("lib", "work", "user", "job")
 
@@ -70,9 +83,13 @@ def keep(root: str, task: str, patience: float) -> int:
     # Whoever ends the pod asks both containers: the task may write its last checkpoint yet, and its
     # last words are brought home after that. The pod's grace is the limit.
     signal.signal(signal.SIGTERM, lambda *_: None)
+    used_due = time.monotonic() + _USED_EVERY
     while not os.path.exists(f"{root}/{TAKEN}"):
+        if time.monotonic() > used_due:
+            used_due = time.monotonic() + _USED_EVERY
+            note_use(root)
         with suppress(OSError):
-            silent = time.time() - os.stat(f"{root}/{_HEARD}").st_mtime  # noqa: PTH116 - no pathlib
+            silent = time.time() - os.stat(f"{root}/{HEARD}").st_mtime
             if silent > patience and not runs(f"{root}/job/{task}"):
                 return 1
         time.sleep(_LOOKS_EVERY)
@@ -94,6 +111,171 @@ def runs(folder: str) -> bool:
     return False
 
 
+def note_use(root: str) -> None:
+    """Note that the layers of this pod's environment are used, so that nobody removes them.
+
+    Parameters
+    ----------
+    root
+        As `ROOT`.
+    """
+    with suppress(OSError), os.scandir(f"{root}/{ENVIRONMENT}") as layers:
+        for layer in layers:
+            with suppress(OSError):
+                os.utime(layer.path)
+
+
+class Environment:
+    """The layers of a packed environment: on a volume that keeps them by their keys, else here.
+
+    A layer that has its name is whole. On a volume it is this user's alone, and what nobody has
+    used for a month is removed.
+
+    Parameters
+    ----------
+    root
+        As `ROOT`.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._kept = ""
+        self._working: threading.Thread | None = None
+        self._failed = ""
+
+    def choose(self, volumes: list[str]) -> dict[str, Any]:
+        """Keep layers on the first of some volumes that takes them; tell which, and why not others.
+
+        Parameters
+        ----------
+        volumes
+            Where the pod has them.
+        """
+        why = ""
+        for volume in volumes:
+            folder = f"{volume}/.submarine-{os.getuid()}"
+            try:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                found = os.lstat(folder)
+                # Jobs run what lies there: nobody else may have written it.
+                if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                    why = why or f"{folder} belongs to another user"
+                elif found.st_mode & 0o077:
+                    why = why or f"{folder} is open to other users"
+                else:
+                    os.makedirs(f"{folder}/layers", mode=0o700, exist_ok=True)
+                    self._kept = f"{folder}/layers"
+                    threading.Thread(target=self._sweep, daemon=True).start()
+                    return {"kept": volume, "why": ""}
+            except OSError as error:
+                why = why or f"{volume}: {error.strerror}"
+        return {"kept": "", "why": why}
+
+    def look(self, folder: str, key: str, sha256: str) -> dict[str, Any]:
+        """Tell whether a layer is there, and in its place now; else how much of it has come.
+
+        Parameters
+        ----------
+        folder
+            Its name in the environment.
+        key, sha256
+            Of what it was made, and of its archive.
+        """
+        place = self._place(folder, key)
+        if os.path.isdir(place):
+            if self._kept:
+                os.utime(place)
+                self._link(folder, place)
+            with suppress(FileNotFoundError):
+                os.unlink(self._archive(sha256))
+            return {"there": True}
+        failed, self._failed = self._failed, ""
+        works = self._working is not None and self._working.is_alive()
+        size = 0
+        with suppress(OSError):
+            size = os.stat(self._archive(sha256)).st_size
+        return {"there": False, "have": size, "works": works, "failed": failed}
+
+    def take(self, body: bytes, sha256: str, at: int) -> dict[str, Any]:
+        """Write a piece of a layer's archive."""
+        descriptor = os.open(self._archive(sha256), os.O_WRONLY | os.O_CREAT, 0o600)
+        with open(descriptor, "wb") as file:
+            file.truncate(at)
+            file.seek(at)
+            file.write(body)
+        return {}
+
+    def unpack(self, folder: str, key: str, sha256: str) -> dict[str, Any]:
+        """Begin to unpack a layer whose archive is here; `look` tells how that goes."""
+        if self._working is None or not self._working.is_alive():
+            self._working = threading.Thread(
+                target=self._unpack, args=(folder, key, sha256), daemon=True
+            )
+            self._working.start()
+        return {}
+
+    def check(self, python: str) -> dict[str, Any]:
+        """Tell which Python a program of the environment is, or why it is none here."""
+        words = [python, "-c", "import sys; print('.'.join(map(str, sys.version_info[:3])))"]
+        try:
+            done = subprocess.run(  # noqa: S603 - our driver's own
+                words, capture_output=True, text=True, check=False, timeout=_CHECKED_WITHIN
+            )
+        except subprocess.TimeoutExpired:
+            return {"python": "", "said": ""}  # its disk is slow: it is asked once more
+        except OSError as error:
+            return {"python": "", "said": str(error.strerror)}
+        return {"python": done.stdout.strip(), "said": done.stderr.strip()[-400:]}
+
+    def _place(self, folder: str, key: str) -> str:
+        return f"{self._kept}/{key}" if self._kept else f"{self._root}/{ENVIRONMENT}/{folder}"
+
+    def _archive(self, sha256: str) -> str:
+        return f"{self._root}/.layer-{sha256}"
+
+    def _link(self, folder: str, place: str) -> None:
+        os.makedirs(f"{self._root}/{ENVIRONMENT}", mode=0o700, exist_ok=True)
+        link = f"{self._root}/{ENVIRONMENT}/{folder}"
+        with suppress(FileNotFoundError):
+            os.unlink(link)
+        os.symlink(place, link)
+
+    def _unpack(self, folder: str, key: str, sha256: str) -> None:
+        place, archive = self._place(folder, key), self._archive(sha256)
+        above, name = os.path.split(place)
+        staged = f"{above}/.{name}.{os.urandom(4).hex()}"
+        try:
+            digest = hashlib.sha256()
+            with open(archive, "rb") as file:
+                while piece := file.read(MOST):
+                    digest.update(piece)
+            if digest.hexdigest() != sha256:
+                os.unlink(archive)  # it is sent anew
+                return
+            os.makedirs(staged, mode=0o700)
+            with tarfile.open(archive) as packed:
+                more = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+                packed.extractall(staged, **more)  # type: ignore[arg-type] # noqa: S202 - our driver's own
+            os.rename(staged, place)  # noqa: PTH104 - no pathlib
+        except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+            if not os.path.isdir(place):  # else another pod was first: its layer is the same
+                why = str(getattr(error, "strerror", None) or error) or type(error).__name__
+                self._failed = f"{above}: {why}"
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove from the volume what is long unused, or was left half unpacked."""
+        with suppress(OSError), os.scandir(self._kept) as layers:
+            for layer in layers:
+                limit = _UNFINISHED if layer.name.startswith(".") else _UNUSED
+                with suppress(OSError):
+                    if time.time() - layer.stat(follow_symlinks=False).st_mtime > limit:
+                        aside = f"{self._kept}/.gone.{os.urandom(4).hex()}"
+                        os.rename(layer.path, aside)  # noqa: PTH104 - no pathlib
+                        shutil.rmtree(aside, ignore_errors=True)
+
+
 class Server:
     """Answers the driver's questions, for one task.
 
@@ -108,6 +290,7 @@ class Server:
     def __init__(self, root: str, task: str) -> None:
         self._root = root
         self._folder = f"{root}/job/{task}"
+        self._environment = Environment(root)
         self._heard_at = 0.0
         self._events_due = 0.0
 
@@ -128,14 +311,35 @@ class Server:
     def _note_heard(self) -> None:
         if time.monotonic() - self._heard_at > _HEARD_EVERY:
             self._heard_at = time.monotonic()
-            with suppress(OSError), open(f"{self._root}/{_HEARD}", "w"):
+            with suppress(OSError), open(f"{self._root}/{HEARD}", "w"):
                 pass
 
     def do_hello(self, _body: bytes) -> dict[str, Any]:
         """Tell which Python this is, and whether the job's files are here."""
         python = ".".join(map(str, sys.version_info[:3]))
         ready = os.path.exists(f"{self._root}/{READY}")
-        return {"version": VERSION, "python": python, "ready": ready}
+        machine = os.uname().machine
+        return {"version": VERSION, "python": python, "ready": ready, "machine": machine}
+
+    def do_choose(self, _body: bytes, volumes: list[str]) -> dict[str, Any]:
+        """Choose where the layers of an environment are kept."""
+        return self._environment.choose(volumes)
+
+    def do_look(self, _body: bytes, **layer: str) -> dict[str, Any]:
+        """Tell how a layer is."""
+        return self._environment.look(**layer)
+
+    def do_piece(self, body: bytes, sha256: str, at: int) -> dict[str, Any]:
+        """Write a piece of a layer's archive."""
+        return self._environment.take(body, sha256, at)
+
+    def do_unpack(self, _body: bytes, **layer: str) -> dict[str, Any]:
+        """Begin to unpack a layer."""
+        return self._environment.unpack(**layer)
+
+    def do_check(self, _body: bytes, python: str) -> dict[str, Any]:
+        """Tell which Python a program of the environment is."""
+        return self._environment.check(python)
 
     def do_bring(self, body: bytes, at: int) -> dict[str, Any]:
         """Write a piece of the archive of the job's files."""
@@ -181,7 +385,7 @@ class Server:
             return
         self._events_due = time.monotonic() + _EVENTS_EVERY
         # There is no such folder before the job's files have come, nor is there our runtime.
-        if os.path.isdir(f"{self._folder}/logdir"):  # noqa: PTH112 - no pathlib
+        if os.path.isdir(f"{self._folder}/logdir"):
             self._see_runtime()
             from submarine_runtime import eventpack  # noqa: PLC0415 - as above
 

@@ -9,12 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.manifest import JOB
 from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
-from submarine_engine.testing.jobs import until
+from submarine_engine.testing.jobs import end_processes_of, until
+
+from tests.clusters.walking import recovered, submit
 
 pytestmark = pytest.mark.long
 
@@ -227,3 +230,41 @@ def test_a_pod_that_is_deleted_while_it_waits_ends_the_job_in_words(place):
     status = job.wait(180)
     assert status.state is JobState.FAILED
     assert "deleted before its task began" in status.reason
+
+
+FAILS = """
+import os, signal
+descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(descriptor, b"ran\\n")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def new_home(kubernetes_home, tmp_path, monkeypatch):
+    """Give a home whose keeper is the test's own, to be killed."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    yield home
+    assert not end_processes_of(home)
+
+
+@pytest.mark.parametrize("where", [r"shutil\.rmtree pods$", r"os\.remove reserve$"])
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+def test_a_keeper_killed_as_the_end_is_told_is_followed_by_one_that_tells_the_same(
+    kubernetes_folder, new_home, where, fails
+):
+    folder = kubernetes_folder
+    code = FAILS.format(side=str(folder / "side")) if fails else ""
+    options = {"where": where, "code": code, "gpus": 1, "retries": 1}
+    job_id = submit(folder, "kubernetes", "keeper", 1, **options)
+    if fails:
+        cluster = open_cluster("kubernetes")
+        until(lambda: cluster.status(job_id).state.final, 180)
+        assert cluster.status(job_id).state is JobState.FAILED
+        assert (folder / "side").read_text() == "ran\n" * 2
+    else:
+        story = recovered(folder, new_home, "kubernetes")
+        assert {task.attempt for task in story.status.tasks} == {1}
+    assert (folder / "killed").exists()
+    assert not (new_home / "jobs" / job_id / "pods").exists()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.manifest import JOB
+from submarine_engine.errors import ClusterError
 from submarine_engine.job import JobState
 from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import until
@@ -66,6 +69,43 @@ def test_a_job_outlives_daemons(kubernetes, place, killed, ends_meanwhile):
     *numbers, last = story.out.splitlines()
     assert last == "ended"
     assert numbers == [str(number) for number in range(job.result(60))]
+    until(lambda: place.holders() == {}, PATIENCE)
+
+
+def test_an_api_server_that_is_gone_for_a_minute_costs_no_job_anything(kubernetes, place):
+    files = {name: (place.folder / f"{name}-runs", place.folder / f"{name}-gate")
+             for name in ("on", "ends", "waits")}  # fmt: skip
+
+    def submit(name, gpus):
+        flag, gate = map(str, files[name])
+        return place.submit(TICKS.format(flag=flag, gate=gate), gpus=gpus)
+
+    jobs = {name: submit(name, gpus) for name, gpus in (("on", 3), ("ends", 1))}
+    for name, job in jobs.items():
+        place.until_running(job, files[name][0])
+    jobs["waits"] = submit("waits", 4)
+    until(lambda: Kubernetes().pods(f"{JOB}={jobs['waits'].id}"), PATIENCE)
+    kubernetes.kill("kube-apiserver")
+    gone_at = time.monotonic()
+    files["ends"][1].touch()
+    away = "does not answer"
+    until(lambda: away in jobs["waits"].status().waiting_reason, PATIENCE)
+    with pytest.raises(ClusterError, match=away):
+        place.submit("1")
+    until(lambda: "it runs on" in jobs["on"].status().warning, PATIENCE)
+    until(lambda: time.monotonic() > gone_at + 60, PATIENCE)
+    assert not any(job.done() for job in jobs.values())
+    kubernetes.up()
+    until(lambda: jobs["on"].status().warning == "", PATIENCE)
+    assert jobs["ends"].wait(PATIENCE).state is JobState.SUCCEEDED
+    for name in ("on", "waits"):
+        files[name][1].touch()
+    for job in jobs.values():
+        story = place.follow(job)
+        assert story.state is JobState.SUCCEEDED, story.status.reason
+        assert {task.attempt for task in story.status.tasks} == {1}
+        *numbers, last = story.out.splitlines()
+        assert (last, numbers) == ("ended", [str(n) for n in range(job.result(60))])
     until(lambda: place.holders() == {}, PATIENCE)
 
 

@@ -3,92 +3,32 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import queue
-import select
 import socket
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
+from submarine_engine.clusters.backend import Allocated, KeptJob, SubmitQueue
 from submarine_engine.clusters.container import Container
-from submarine_engine.clusters.kubernetes.files import PodFiles, PodSource, pack
+from submarine_engine.clusters.kubernetes.files import PodSource, pack
 from submarine_engine.clusters.kubernetes.inside import reach
+from submarine_engine.clusters.kubernetes.request import KubernetesRequest
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import JobPaths
+from submarine_engine.job import JobSpec, Role
 from submarine_engine.testing.jobs import until
 from submarine_runtime import pod as runtime
 from submarine_runtime.pod import BEGUN, ROOT, keep, runs
 from websocket import ABNF, WebSocket, WebSocketException
 
-TASK = "worker-0"
-
-
-class WireOfThisMachine:
-    """The double of ``exec``'s WebSocket: the same program, by a pipe."""
-
-    def __init__(self, command):
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
-        self.sock = self
-
-    def write_stdin(self, data):
-        with suppress(BrokenPipeError):  # a WebSocket takes what its program hears no more
-            self.process.stdin.write(data)
-
-    def read_channel(self, channel, timeout=0):
-        stream = self.process.stdout if channel == 1 else self.process.stderr
-        ready, _, _ = select.select([stream], [], [], timeout)
-        return os.read(stream.fileno(), 1 << 16) if ready and channel < 3 else b""
-
-    def peek_channel(self, _channel):
-        return b""
-
-    def read_all(self):
-        return b""
-
-    def is_open(self):
-        return self.process.poll() is None
-
-    def shutdown(self):
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            stream.close()
-        self.process.kill()
-        self.process.wait()
-
-
-class PodsOfThisMachine:
-    """The double of the API server's ``exec``: a folder of this machine is the pod's volume."""
-
-    def __init__(self, root):
-        self.root = root
-        self.wires = []
-
-    def open(self, _name, _container, command):
-        words = [sys.executable if word == "python" else word for word in command]
-        self.wires.append(WireOfThisMachine([str(self.root) if w == ROOT else w for w in words]))
-        return self.wires[-1]
-
-
-@pytest.fixture
-def pods(tmp_path):
-    root = tmp_path / "volume"
-    root.mkdir()
-    found = PodsOfThisMachine(root)
-    yield found
-    for wire in found.wires:
-        if wire.process.returncode is None:
-            wire.shutdown()
-
-
-@pytest.fixture
-def files(pods):
-    files = PodFiles(pods, "pod-1", TASK, "python")
-    yield files
-    files.close()
+from tests.kubernetes.conftest import TASK, WireOfThisMachine
 
 
 @pytest.fixture
@@ -346,3 +286,32 @@ def is_over(pod):
         pod.far.ping("still?")
         return False
     return True
+
+
+def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_ended_is_kept(
+    tmp_path,
+):
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    left, name = paths.root / "pods/pod-1", {"worker-0": "pod-1"}
+    left.mkdir(parents=True)
+    (left / "exit").write_bytes(b"137 oom\n")
+    (left / "stdout").write_bytes(b"its log")
+    note = paths.root / "kubernetes.json"
+    note.write_text(json.dumps({"attempt": 1, "pods": name, "given": {}}))
+    spec = JobSpec(roles=(Role(),))
+    job = KeptJob(paths, spec, {"python": "python"}, {}, 1)
+    state = SimpleNamespace(api=None, submit_queue=SubmitQueue(), pods=lambda **_: {})
+    request = KubernetesRequest(state, job)
+    for _ in range(2):  # once more by the next keeper
+        request.give_back()
+        assert not left.parent.exists()
+        request = KubernetesRequest(state, job)
+        source = request.source(Allocated("pod-1", "n1", 0.0))
+        assert source.sizes() == {"exit": 8}
+        assert source.read("exit", 0, 100) == b"137 oom\n"
+        with pytest.raises(LogsGoneError):
+            source.read("stdout", 0, 1)
+        assert request._is_home("pod-1")
+    nothing = KubernetesRequest(state, job._replace(attempt=2))  # which asked for nothing yet
+    nothing.give_back()
+    assert not nothing.begun

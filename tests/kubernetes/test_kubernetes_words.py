@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
@@ -27,6 +25,8 @@ from submarine_engine.errors import (
     UnsupportedError,
 )
 from submarine_engine.job import JobSpec, Resources, Role
+
+from tests.kubernetes.conftest import kubeconfig
 
 LAUNCH = {
     "python": "python3", "image": "ours:1", "user": 1000, "keep": 60.0, "begins_within": 60.0,
@@ -223,62 +223,6 @@ def test_what_the_server_refuses_is_told_with_a_way_out(status, said, words):
     assert words in error.what
     assert error.fix
     assert error.status == status
-
-
-class StandInServer:
-    """The double of an API server that answers every question alike."""
-
-    def __init__(self):
-        self.status, self.body = 200, {}
-        self.asked: list[tuple[str, str, str]] = []
-        outer = self
-
-        class Answers(BaseHTTPRequestHandler):
-            def answer(self):
-                size = int(self.headers.get("content-length") or 0)
-                body = self.rfile.read(size).decode()
-                outer.asked.append((self.command, self.path, body))
-                data = json.dumps(outer.body).encode()
-                self.send_response(outer.status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - as the module has them
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-def kubeconfig(path, url, **context):
-    told = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "one",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u", **context}}],
-    }  # fmt: skip
-    path.write_text(json.dumps(told))
-    return path
-
-
-@pytest.fixture
-def server(tmp_path, monkeypatch):
-    server = StandInServer()
-    path = kubeconfig(tmp_path / "kubeconfig", server.url, namespace="research")
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    yield server
-    server.close()
 
 
 def test_pods_are_asked_for_in_the_contexts_namespace(server):

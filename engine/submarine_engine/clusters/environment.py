@@ -118,6 +118,52 @@ def keeps_checkpoints(source: str) -> bool:
     )
 
 
+# The Python that a job runs in, as ``--environment`` names it.
+
+
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
+"""What an archive of an environment is called."""
+
+_OPTION = "--environment"
+
+
+def environment_kind(wanted: str, kinds: str, place: str) -> str:
+    """Return what ``--environment`` names.
+
+    Parameters
+    ----------
+    wanted
+        Its value.
+    kinds
+        What may be written there, in words.
+    place
+        What has the interpreter whose path is given, in words: every node, the image.
+
+    Returns
+    -------
+    str
+        ``same``, ``pack``, ``archive``, or ``python`` for the path of an interpreter.
+
+    Raises
+    ------
+    SubmissionError
+        It names no environment.
+    """
+    if wanted in ("same", "pack"):
+        return wanted
+    if wanted.lower().endswith(ARCHIVES):
+        return "archive"
+    if wanted.startswith("/") and Path(wanted).name.startswith("python"):
+        return "python"
+    fix = f"write {_OPTION} with one of: {kinds}"
+    if Path(wanted).expanduser().is_dir():
+        fix = (
+            f"if {place} has this folder: {_OPTION} {wanted.rstrip('/')}/bin/python; else make "
+            "an archive of it with venv-pack or conda-pack and name that"
+        )
+    raise SubmissionError(f"{wanted!r} is no environment", where=_OPTION, fix=fix)
+
+
 # The environment that a job gets: the user's own, without the notebook's machinery.
 
 

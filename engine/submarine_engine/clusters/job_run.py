@@ -122,6 +122,8 @@ _WOKEN = 0.5  # where a host is woken: limits of time and memory are looked at s
 _LONGEST_REASON = 500
 _SIGKILL = 9
 
+_SILENT = 30.0  # seconds without a word of any task, until that is said: a line may be gone
+
 _ABANDONED = "its notebook is gone"
 _ORPHANED = "the job that it works for is over"
 
@@ -258,6 +260,7 @@ class JobRun:
         warned, finder = bool(self._status.warning), HangFinder(self._spec)
         self._memory, self._idle = MemoryWatch(self._spec), self._idle_watch()
         self._said: dict[object, str] = {}  # what each of these has warned of last
+        self._silent_since: float | None = None
         self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
 
     def _idle_watch(self) -> IdleWatch | None:
@@ -603,15 +606,17 @@ class JobRun:
             self._write(container.granted(found.began or time.time()))
 
     def _look_at_containers(self) -> None:
-        early = self._is_early
+        early, silent, heard = self._is_early, "", False
         for container in self._containers:
             if container.released:
                 continue
             before = container.started
             try:
                 seen = container.look(hurry=early)
-            except ClusterError:  # the node is silent, the cluster knows why
+            except ClusterError as error:  # the node is silent, the cluster knows why
+                silent = error.what
                 continue
+            heard = True
             if container.started is not before:
                 self._came_on_at = time.monotonic()
             # How far hundreds are is written at once; what happens to one, as soon as it is seen.
@@ -619,6 +624,18 @@ class JobRun:
             if any(not isinstance(event, Progressed) for event in seen):
                 self._write()
         self._write()
+        self._warn_of_silence("" if heard else silent)
+
+    def _warn_of_silence(self, why: str) -> None:
+        """Say that nothing is heard of tasks that run, and take it back when something is."""
+        now = time.monotonic()
+        if not why or self._status.started is None:
+            self._silent_since = None
+            self._warn("silence", "")
+            return
+        self._silent_since = self._silent_since or now
+        if now - self._silent_since > _SILENT and not self._said.get("silence"):
+            self._warn("silence", f"nothing is heard of it now, it runs on where it can: {why}")
 
     def _count(self) -> Counted | None:
         """Ask the cluster what it counts as the job's, as often as that is worth it."""

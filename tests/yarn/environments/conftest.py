@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.yarn import packing
+from submarine_engine.clusters import layers
 
 
 def install(site: Path, name: str, version: str = "1.0", needs=(), **options):
@@ -47,5 +47,5 @@ def site(tmp_path, monkeypatch):
     """Return a folder that stands for this environment's site-packages."""
     folder = tmp_path / "venv" / "lib" / "python3" / "site-packages"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(packing, "sites", lambda: [folder])
+    monkeypatch.setattr(layers, "sites", lambda: [folder])
     return folder

@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from submarine_engine.clusters.yarn import packing
+from submarine_engine.clusters import layers
 
 from tests.yarn.environments.conftest import install
 
@@ -69,7 +69,7 @@ def test_a_packed_environment_imports_what_this_one_does(site, tmp_path):
     install(site, "found", editable=project, files={"__editable___found_finder.py": finder})
     (site / "by_hand.py").write_text("value = 'hand'")
     (site / "__pycache__").mkdir()
-    plan = packing.plan_layers()
+    plan = layers.plan_layers()
     assert list(keys(plan)) == ["base", "small", "local"]
     assert plan.versions["plain-one"] == "1.0"
     assert sorted(plan.notes) == [
@@ -95,19 +95,19 @@ print(json.dumps([plain.value, mine.value, found.value, by_hand.value, sys.execu
 
 
 def test_only_what_changes_is_another_layer(site, tmp_path):
-    big = "x" * (packing._LARGE + 1)
+    big = "x" * (layers._LARGE + 1)
     install(site, "large", files={"large/data.bin": big})
     install(site, "small-one", files={"one.py": "1"})
     code = tmp_path / "code"
     code.mkdir()
     (code / "module.py").write_text("1")
     (site / "code.pth").write_text(f"{code}\n")
-    first = keys(packing.plan_layers())
+    first = keys(layers.plan_layers())
     assert list(first) == ["base", "large-large", "small", "local"]
-    assert keys(packing.plan_layers()) == first
+    assert keys(layers.plan_layers()) == first
 
     def changed():
-        now = keys(packing.plan_layers())
+        now = keys(layers.plan_layers())
         return {name for name in now if now[name] != first.get(name)}
 
     install(site, "small-one", "1.1", files={"one.py": "2"})
@@ -126,10 +126,10 @@ def test_only_what_changes_is_another_layer(site, tmp_path):
 
 def test_a_package_edited_in_place_is_another_layer(site):
     install(site, "package", files={"package/__init__.py": "value = 1"})
-    before = keys(packing.plan_layers())
-    assert keys(packing.plan_layers()) == before
+    before = keys(layers.plan_layers())
+    assert keys(layers.plan_layers()) == before
     (site / "package" / "__init__.py").write_text("value = 2")
-    assert keys(packing.plan_layers())["small"] != before["small"]
+    assert keys(layers.plan_layers())["small"] != before["small"]
 
 
 def test_packages_that_find_each_other_by_path_lie_in_one_layer(site):
@@ -142,7 +142,7 @@ def test_packages_that_find_each_other_by_path_lie_in_one_layer(site):
     install(site, "sympy", files={"sympy/x.py": ""})
     install(site, "google-x", files={"google/x/y.py": ""})
     install(site, "google-y", files={"google/y/y.py": ""})
-    groups = packing.together(list(packing.distributions(site)))
+    groups = layers.together(list(layers.distributions(site)))
     assert names(groups) == [
         ["google-x", "google-y"],
         ["nvidia-a", "nvidia-b", "torch"],
@@ -151,11 +151,11 @@ def test_packages_that_find_each_other_by_path_lie_in_one_layer(site):
 
 
 def test_code_of_a_large_project_stays_behind_and_is_named(site, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "_LARGEST_LOCAL", MEGABYTE)
+    monkeypatch.setattr(layers, "_LARGEST_LOCAL", MEGABYTE)
     (tmp_path / "code" / "heavy").mkdir(parents=True)
     (tmp_path / "code" / "heavy" / "__init__.py").write_text("#" * (MEGABYTE + 1))
     (site / "code.pth").write_text(f"{tmp_path / 'code'}\n")
-    plan = packing.plan_layers()
+    plan = layers.plan_layers()
     assert list(keys(plan)) == ["base"]
     (note,) = plan.notes
     assert "heavy stays behind" in note
@@ -174,7 +174,7 @@ def test_archives_hold_nothing_of_this_machine(site, tmp_path):
     record = site / "linked-1.0.dist-info" / "RECORD"
     rows = "".join(f"linked/{name}.py,sha256=x,1\n" for name in ("near", "far", "broken", "gone"))
     record.write_text(record.read_text() + rows)
-    small = packing.plan_layers().layers[1]
+    small = layers.plan_layers().layers[1]
     archive = small.write()
     with tarfile.open(archive) as members:
         found = {member.name: member for member in members}
@@ -196,7 +196,7 @@ def test_what_breaks_off_leaves_no_half_archive(site, tmp_path, monkeypatch):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
         with pytest.raises(OSError, match="too large"):
-            packing.plan_layers().layers[1].write()
+            layers.plan_layers().layers[1].write()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -204,8 +204,8 @@ def test_what_breaks_off_leaves_no_half_archive(site, tmp_path, monkeypatch):
 
 ELSEWHERE = """
 import sys
-from submarine_engine.clusters.yarn import packing
-plan = packing.plan_layers()
+from submarine_engine.clusters import layers
+plan = layers.plan_layers()
 for layer in plan.layers:
     print(layer.folder, layer.key, layer.write(), plan.python)
 """
@@ -217,7 +217,7 @@ def test_each_supported_python_can_be_packed(each_python, tmp_path):
     subprocess.run([each_python, "-m", "venv", "--without-pip", venv], check=True)
     (folder,) = venv.glob("lib/python*/site-packages")
     install(folder, "packed", files={"packed.py": "value = 1"})
-    engine = Path(packing.__file__).parents[3]
+    engine = Path(layers.__file__).parents[2]
     lines = subprocess.run(
         [venv / "bin" / "python", "-c", ELSEWHERE],
         env={"PYTHONPATH": str(engine), "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
@@ -225,9 +225,9 @@ def test_each_supported_python_can_be_packed(each_python, tmp_path):
         text=True,
         check=True,
     ).stdout.splitlines()
-    layers = [line.split() for line in lines]
-    assert [layer[0] for layer in layers] == ["base", "small"]
-    for name, _, archive, _ in layers:
+    made = [line.split() for line in lines]
+    assert [layer[0] for layer in made] == ["base", "small"]
+    for name, _, archive, _ in made:
         (tmp_path / "node" / name).mkdir(parents=True)
         subprocess.run(["tar", "-xzf", archive, "-C", tmp_path / "node" / name], check=True)
     code = (
@@ -235,7 +235,7 @@ def test_each_supported_python_can_be_packed(each_python, tmp_path):
         "print(json.dumps([sys.version, sys.prefix, sys.base_prefix, *sys.path]))"
     )
     done = subprocess.run(
-        [layers[0][3], "-c", code],
+        [made[0][3], "-c", code],
         cwd=tmp_path / "node",
         env={"PATH": "/usr/bin:/bin"},
         capture_output=True,

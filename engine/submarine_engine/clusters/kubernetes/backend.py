@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -15,9 +16,14 @@ from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
 from submarine_engine.clusters.base import Gpu, GpuShare, node_shares
 from submarine_engine.clusters.kubernetes.client import Kubernetes, find_config
+from submarine_engine.clusters.kubernetes.environment import (
+    check_environment,
+    prepare_environment,
+)
 from submarine_engine.clusters.kubernetes.manifest import (
     JOB,
     OWNER,
+    chosen,
     gpu_resource,
     image_of,
     manifests,
@@ -89,6 +95,7 @@ class KubernetesBackend(Backend):
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
         spec = completed(spec)
+        check_environment(chosen(spec, "environment"))
         for role in spec.roles:
             self._check_size(spec, role)
         if spec.queue:
@@ -146,13 +153,19 @@ class KubernetesBackend(Backend):
         self,
         spec: JobSpec,
         bundle: Bundle,
-        tell: Callable[[str], object],  # noqa: ARG002 - nothing takes long
+        tell: Callable[[str], object],
     ) -> dict[str, Any]:
-        """Note which image tasks run in, as whom, and by which Python."""
+        """Note which image tasks run in, as whom, and by which Python; pack that if need be."""
         outer = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         launch = self._launch(spec, spec.grace or 0.0)
         del launch["grace"]  # what a job may say last is noted by whoever keeps its record
         beside = ran_by_path(bundle.files)
+        environment = prepare_environment(
+            chosen(spec, "environment"), self.home / "cache" / "layers", tell
+        )
+        for note in environment.pop("notes", ()):
+            warnings.warn(note, stacklevel=2)
+        launch.update(environment)
         return {**launch, "outer": outer, "beside": beside, "here": platform.python_version()}
 
     def gpus(self, held: Mapping[str, str]) -> list[Gpu]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar, cast
 
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, ConfigError, SubmissionError
@@ -35,6 +38,16 @@ except ImportError as missing:
 PATIENCE = (3.0, 15.0)
 """Seconds that the API server has to take a connection, and to answer."""
 
+_OPENS_WITHIN = 30.0
+"""Seconds in which a program has to begin in a pod: its API server gives a kubelet as many."""
+
+_SENDS_WITHIN = 20.0
+"""Seconds that a connection into a pod may take for the next bytes: what stands between here and
+there may forget it and say nothing."""
+
+_LOGS_IN_WITHIN = 60.0
+"""Seconds that a kubeconfig's credential plugin may take."""
+
 WIRE_ERRORS = (ApiException, HTTPError, WebSocketException, OSError)
 """What a connection into a pod may end by."""
 
@@ -47,6 +60,7 @@ _LONGEST = 500
 _NO_SUCH_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 
 Answer = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class RefusedError(ClusterError):
@@ -96,6 +110,8 @@ class Kubernetes:
     def __init__(self) -> None:
         settings = load_config()
         self._lock = threading.Lock()
+        self._log_in = threading.Lock()
+        self._logged_in_at = time.monotonic()
         self._silent: tuple[float, ClusterError] | None = None
         self._files = find_config()
         self._context: str | None = settings.value("kubernetes_context")
@@ -141,9 +157,7 @@ class Kubernetes:
                     where=where,
                     fix=f"choose one of its contexts by kubernetes_context: {names}",
                 )
-            config.load_kube_config(
-                where, chosen, client_configuration=self._configuration, persist_config=False
-            )
+            self._read(where, str(chosen))
         except _SPOILT as error:
             if isinstance(error, ConfigError):
                 raise
@@ -154,6 +168,46 @@ class Kubernetes:
             ) from error
         details = known[chosen]["context"]
         return str(details.get("namespace") or "default"), str(details.get("user") or "")
+
+    def _read(self, where: str, context: str) -> None:
+        """Read a context of the kubeconfig, and have its plugin log in where it has one.
+
+        Raises
+        ------
+        ConfigError
+            The plugin does not.
+        """
+        with _said_of_plugins() as said:
+            try:
+                within(
+                    _LOGS_IN_WITHIN,
+                    lambda: config.load_kube_config(
+                        where,
+                        context,
+                        client_configuration=self._configuration,
+                        persist_config=False,
+                    ),
+                )
+            except TimeoutError:
+                said.append(f"it has not ended within {_LOGS_IN_WITHIN:g} s")
+        if said:
+            raise ConfigError(
+                f"its credential plugin does not log in: {'; '.join(said)[:_LONGEST]}",
+                where=where,
+                fix="log in to the cluster as its provider says; `kubectl get pods` runs the same"
+                " plugin, which has to be on the PATH here, too, and may not ask anything",
+            )
+
+    def _log_in_again(self, since: float) -> None:
+        """Read the kubeconfig anew, unless another thread has done so after `since`."""
+        with self._log_in:
+            if self._logged_in_at > since:
+                return
+            with suppress(ConfigError):  # the server says best that it knows nobody
+                self._load()
+            # Certificates are a connection's: a plugin may give one in place of a token.
+            self._api = client.CoreV1Api(client.ApiClient(self._configuration))
+            self._logged_in_at = time.monotonic()
 
     # What is asked.
 
@@ -263,20 +317,39 @@ class Kubernetes:
             It cannot be begun now.
         """
         self._refuse_silent()
-        # `stream` changes the client that it is given, so it has one of its own.
-        api = client.CoreV1Api(client.ApiClient(self._configuration))
+        began = time.monotonic()
         try:
-            return stream(
-                api.connect_get_namespaced_pod_exec, pod, self.namespace,
-                container=container, command=list(command), stdin=True, stdout=True, stderr=True,
-                tty=False, binary=True, _preload_content=False,
-            )  # fmt: skip
+            try:
+                return self._begin(pod, container, command)
+            except ApiException as error:
+                if str(HTTPStatus.UNAUTHORIZED.value) not in str(error.reason)[:40]:
+                    raise
+                self._log_in_again(began)
+                return self._begin(pod, container, command)
         except WIRE_ERRORS as error:
             raise ClusterError(
                 f"the pod's files cannot be reached: {_said(error)}",
                 where=f"pod {pod}",
                 fix="it is tried again; your role needs `create` of pods/exec: docs/kubernetes.md",
             ) from error
+
+    def _begin(self, pod: str, container: str, command: Sequence[str]) -> Any:  # noqa: ANN401 - untyped
+        # `stream` changes the client that it is given, so it has one of its own.
+        api = client.CoreV1Api(client.ApiClient(self._configuration))
+        wire = within(  # the client itself has no limit here
+            _OPENS_WITHIN,
+            lambda: stream(
+                api.connect_get_namespaced_pod_exec, pod, self.namespace,
+                container=container, command=list(command), stdin=True, stdout=True, stderr=True,
+                tty=False, binary=True, _preload_content=False,
+            ),
+            late=lambda wire: wire.sock.shutdown(),
+        )  # fmt: skip
+        wire.sock.settimeout(_SENDS_WITHIN)
+        with suppress(OSError):  # what is not taken within that time was lost on the way
+            milliseconds = int(_SENDS_WITHIN * 1000)
+            wire.sock.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        return wire
 
     def _items(self, method: Callable[..., Any], *words: str, **more: str) -> list[Answer]:
         items: list[Answer] = self._ask(method, *words, **more).get("items") or []
@@ -293,11 +366,13 @@ class Kubernetes:
     def _ask(self, method: Callable[..., Any], *words: Any, **more: Any) -> Answer:  # noqa: ANN401 - the API's
         """Ask once, once more where the token is an old one; return the answer's JSON."""
         self._refuse_silent()
+        began = time.monotonic()
         try:
             status, data = self._once(method, *words, **more)
             if status == HTTPStatus.UNAUTHORIZED:
-                with suppress(ConfigError):
-                    self._load()  # a plugin of the kubeconfig, or its owner, has a newer one
+                # A plugin of the kubeconfig, or its owner, has a newer token.
+                self._log_in_again(began)
+                method = getattr(self._api, method.__name__, method)
                 status, data = self._once(method, *words, **more)
         except (HTTPError, OSError) as error:
             raise self._note_silent(_said(error)) from error
@@ -337,6 +412,78 @@ class Kubernetes:
         with self._lock:
             self._silent = time.monotonic(), error
         return error
+
+
+@contextmanager
+def _said_of_plugins() -> Iterator[list[str]]:
+    """Give a list of what the official client logs of a plugin that fails, and raises not."""
+    words: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+
+    def hear(record: logging.LogRecord) -> bool:
+        if record.name == "root" and record.module == "kube_config":
+            words.append(" ".join(record.getMessage().split()))
+        return False
+
+    handler.addFilter(hear)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield words
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def within(
+    seconds: float, call: Callable[[], T], late: Callable[[T], object] = lambda _: None
+) -> T:
+    """Return what a call returns that has no time limit of its own.
+
+    Parameters
+    ----------
+    seconds
+        How long it may take; it goes on in a thread of its own afterwards.
+    call
+        What is called.
+    late
+        Is given what came too late, to let go of it.
+
+    Raises
+    ------
+    TimeoutError
+        It takes longer.
+    """
+    lock, found = threading.Lock(), SimpleQueue[tuple[T | None, BaseException | None]]()
+    given_up = False
+
+    def run() -> None:
+        answer: tuple[T | None, BaseException | None]
+        try:
+            answer = call(), None
+        except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+            answer = None, error
+        with lock:
+            if not given_up:
+                found.put(answer)
+                return
+        if answer[1] is None:  # it came, and nobody waits for it any more
+            with suppress(*WIRE_ERRORS):
+                late(_given(answer))
+
+    threading.Thread(target=run, daemon=True).start()
+    with suppress(Empty):
+        return _given(found.get(timeout=seconds))
+    with lock:
+        given_up = True
+    with suppress(Empty):  # at the last moment
+        return _given(found.get_nowait())
+    raise TimeoutError(f"no answer within {seconds:g} s")
+
+
+def _given(answer: tuple[T | None, BaseException | None]) -> T:
+    value, error = answer
+    if error is not None:
+        raise error
+    return cast("T", value)
 
 
 def refusal(status: int, said: str, namespace: str) -> RefusedError:

@@ -12,10 +12,11 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import submarine_runtime
 from submarine_runtime import pod as runtime
@@ -30,7 +31,7 @@ from submarine_engine.clusters.log_mirror import (
     LogsGoneError,
     LogTruncatedError,
 )
-from submarine_engine.errors import ClusterError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import make_private
 
 if TYPE_CHECKING:
@@ -40,8 +41,15 @@ if TYPE_CHECKING:
 _ANSWERS_WITHIN = 20.0  # seconds
 _AGAIN_AFTER = 1.0  # seconds until a pod that could not be reached is tried again
 _PIECE = 1 << 18
+_ON_THEIR_WAY = 32  # pieces: a line of 200 ms carries 40 MB a second
 _LARGEST_HEAD = 1 << 22
 _MOST_NAMES = 100_000
+
+FULL_FIX = (
+    "see that nodes have room for it (ephemeral storage, `kubectl describe nodes`), or keep it on a"
+    " volume by --volumes"
+)
+"""What to do where an environment finds no room."""
 
 _STAYS = re.compile(
     r"(task|launch|hello|answer|ask)\.json|node|begun|asked-to-end|logdir\.sent|save\.\d{4,}"
@@ -158,26 +166,96 @@ class PodFiles:
         self._ask("end")
         self.close()
 
+    # A packed environment, layer by layer.
+
+    def choose(self, volumes: Sequence[str]) -> Mapping[str, Any]:
+        """Have layers kept on one of the pod's volumes; return ``kept``, which, and ``why`` none.
+
+        Asked anew on each connection, before anything else of this part.
+        """
+        return self._ask("choose", volumes=list(volumes))[0]
+
+    def look(self, layer: Mapping[str, str]) -> Mapping[str, Any]:
+        """Return whether a layer is ``there``, how much they ``have``, or why it ``failed``."""
+        return self._ask("look", b"", **layer)[0]
+
+    def send(self, file: BinaryIO, sha256: str, at: int, went: Callable[[int], object]) -> None:
+        """Send a layer's archive from a byte on, several pieces on their way at a time.
+
+        Parameters
+        ----------
+        file
+            The archive.
+        sha256
+            Its own.
+        at
+            Where to go on.
+        went
+            Called with the bytes of each piece that is there.
+        """
+        on_their_way: deque[int] = deque()
+        file.seek(at)
+        while True:
+            while len(on_their_way) < _ON_THEIR_WAY and (piece := file.read(_PIECE)):
+                with self._talk():
+                    self._say("piece", piece, sha256=sha256, at=at)
+                at += len(piece)
+                on_their_way.append(len(piece))
+            if not on_their_way:
+                return
+            with self._talk():
+                told, _ = self._hear_answer()
+            if "error" in told:
+                self.close()  # other answers are on their way
+                raise SubmissionError(
+                    f"its environment cannot be written in the pod: {str(told.get('why'))[:200]}",
+                    where=f"pod {self._name}",
+                    fix=FULL_FIX,
+                )
+            went(on_their_way.popleft())
+
+    def unpack(self, layer: Mapping[str, str]) -> None:
+        """Have a layer unpacked whose archive is there."""
+        self._ask("unpack", b"", **layer)
+
+    def check(self, python: str) -> Mapping[str, Any]:
+        """Return which ``python`` a program of the environment is there, and what it ``said``."""
+        return self._ask("check", python=python)[0]
+
+    # Questions and answers.
+
     def _ask(self, what: str, body: bytes = b"", **more: object) -> tuple[dict[str, Any], bytes]:
         """Ask one question; ClusterError where there is no answer now."""
+        with self._talk():
+            self._say(what, body, **more)
+            answer = self._hear_answer()
+            self._wire.read_all()  # the client keeps a copy of all that came
+        return answer
+
+    @contextmanager
+    def _talk(self) -> Iterator[None]:
         if self._wire is None:
             self._open()
-        question = json.dumps({"do": what, "size": len(body), **more}).encode() + b"\n"
         try:
-            self._send(question + body)
-            until = time.monotonic() + _ANSWERS_WITHIN
-            while (end := self._heard.find(b"\n")) < 0:
-                self._hear(until, _LARGEST_HEAD)
-            told = json.loads(bytes(self._heard[:end]))
-            size = int(told["size"])
-            while len(self._heard) < end + 1 + size:
-                self._hear(until, end + 1 + 2 * runtime.MOST)
-            data = bytes(self._heard[end + 1 : end + 1 + size])
-            del self._heard[: end + 1 + size]
-            self._wire.read_all()  # the client keeps a copy of all that came
+            yield
         except (*WIRE_ERRORS, ValueError, KeyError, TypeError) as error:
             self.close()
             raise self._unreachable(str(error)[:200] or type(error).__name__) from error
+
+    def _say(self, what: str, body: bytes, **more: object) -> None:
+        question = json.dumps({"do": what, "size": len(body), **more}).encode() + b"\n"
+        self._send(question + body)
+
+    def _hear_answer(self) -> tuple[dict[str, Any], bytes]:
+        until = time.monotonic() + _ANSWERS_WITHIN
+        while (end := self._heard.find(b"\n")) < 0:
+            self._hear(until, _LARGEST_HEAD)
+        told = json.loads(bytes(self._heard[:end]))
+        size = int(told["size"])
+        while len(self._heard) < end + 1 + size:
+            self._hear(until, end + 1 + 2 * runtime.MOST)
+        data = bytes(self._heard[end + 1 : end + 1 + size])
+        del self._heard[: end + 1 + size]
         return told, data
 
     def _open(self) -> None:
@@ -309,6 +387,39 @@ class PodSource:
     def close(self) -> None:
         """Hang up."""
         self._files.close()
+
+
+class EndedSource:
+    """What is left of a container whose files the job has: how it ended.
+
+    Parameters
+    ----------
+    container
+        What the cluster calls it.
+    said
+        The content of `EXIT`.
+    """
+
+    live = True
+    settled = True
+    is_home = True
+
+    def __init__(self, container: str, said: bytes) -> None:
+        self.container = container
+        self._said = said
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return the size of the one file."""
+        return {EXIT: len(self._said)}
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Return a piece of it, see `FolderSource.read`."""
+        if name != EXIT:
+            raise LogsGoneError(f"{name} of {self.container} is with the job")
+        return self._said[offset : offset + limit]
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 def pack(folders: Mapping[str, Path], texts: Mapping[str, bytes]) -> bytes:

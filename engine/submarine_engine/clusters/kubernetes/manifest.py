@@ -12,7 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.pod import ROOT
+from submarine_runtime.pod import HEARD, ROOT
 
 from submarine_engine.config import load_config
 from submarine_engine.errors import CommandError
@@ -40,14 +40,21 @@ _KUEUE_AGAIN = "kueue.x-k8s.io/retriable-in-group"
 _BOOT = f"""\
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-until = time.monotonic() + float(sys.argv[1])
+patience = float(sys.argv[1])
+until = time.monotonic() + patience
 while not os.path.exists("{ROOT}/ready"):
     if time.monotonic() > until:
-        sys.exit("nobody has brought this pod its job")
+        try:
+            silent = time.time() - os.stat("{ROOT}/{HEARD}").st_mtime
+        except OSError:
+            silent = patience
+        if silent >= patience:
+            sys.exit("nobody has brought this pod its job")
+        until += patience - silent
     time.sleep(0.02)
 os.execv(sys.executable, [sys.executable, "-I", *sys.argv[2:]])
 """
-"""What both containers begin with: the job's files come by the second one."""
+"""What both containers begin with: the job's files come by the second one, and may be large."""
 
 _FOR_FILES = {"cpu": "0", "memory": "64Mi"}  # a task of all of a node's processors fits
 _MOST_FOR_FILES = {"cpu": "1", "memory": "256Mi"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from submarine_engine.declared import Declared
-from submarine_engine.job import JOB_GROUP, OptionInfo
+from submarine_engine.job import HOW_GROUP, JOB_GROUP, OptionInfo
 from submarine_engine.settings import Key, as_text, read_name, read_path, read_period
 
 NAMED = (
@@ -14,6 +14,7 @@ NAMED = (
     "pull_secret",
     "volumes",
     "gpu_resource",
+    "environment",
 )
 """Options of a name whose default is the setting ``kubernetes_…``."""
 
@@ -25,6 +26,7 @@ _HELP = {
     "pull_secret": "The secret by which its image is pulled, more after commas",
     "volumes": "Volume claims that its pods see: CLAIM:/PATH, more after commas",
     "gpu_resource": "What the cluster calls its GPUs",
+    "environment": "Where its Python comes from: same, pack, or an archive's path",
 }
 
 _EXAMPLES = {
@@ -35,6 +37,7 @@ _EXAMPLES = {
     "pull_secret": '"registry"',
     "volumes": '"data:/data"',
     "gpu_resource": '"nvidia.com/gpu"',
+    "environment": '"pack"',
 }
 
 
@@ -48,7 +51,12 @@ def _read_user(value: object) -> int:
 
 DECLARED = Declared(
     options=tuple(
-        OptionInfo(name=name, kind="name", help=f"{_HELP[name]}.", group=JOB_GROUP)
+        OptionInfo(
+            name=name,
+            kind="path" if name == "environment" else "name",
+            help=f"{_HELP[name]}.",
+            group=HOW_GROUP if name == "environment" else JOB_GROUP,
+        )
         for name in NAMED
     ),
     settings=(

@@ -17,7 +17,16 @@ from submarine_runtime.shared_folder import ASKED
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.environment import file_address, job_environment
 from submarine_engine.clusters.kubernetes.client import RefusedError, TakenError
-from submarine_engine.clusters.kubernetes.files import PodFiles, PodSource, pack
+from submarine_engine.clusters.kubernetes.environment import (
+    EnvironmentSender,
+    refuse_other_python,
+)
+from submarine_engine.clusters.kubernetes.files import (
+    EndedSource,
+    PodFiles,
+    PodSource,
+    pack,
+)
 from submarine_engine.clusters.kubernetes.manifest import (
     FILES_CONTAINER,
     OWNER,
@@ -30,8 +39,9 @@ from submarine_engine.clusters.kubernetes.manifest import (
 )
 from submarine_engine.clusters.kubernetes.noted import NOTE
 from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits, needs
+from submarine_engine.clusters.log_mirror import EXIT
 from submarine_engine.clusters.noted_request import NotedRequest
-from submarine_engine.clusters.store import task_plan
+from submarine_engine.clusters.store import add_warning, task_plan
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import TaskPaths
 from submarine_engine.secret_values import noted_values
@@ -63,6 +73,7 @@ _OVERDUE = 30.0
 
 _GRACE = 1  # seconds for what is ended without more ado; 0 would forget pods that still run
 _OOM = "137 oom\n"
+_LONGEST_END = 100
 
 
 class KubernetesRequest(NotedRequest):
@@ -88,7 +99,8 @@ class KubernetesRequest(NotedRequest):
         self._last: dict[str, Pod] = {}  # by task, as it was seen last
         self._ending: dict[str, float] = {}  # since when each pod is seen to end
         self._files: dict[str, PodFiles] = {}
-        self._sources: dict[str, PodSource] = {}
+        self._sender: EnvironmentSender | None = None
+        self._sources: dict[str, PodSource | EndedSource] = {}
         self._brought = set(self._given)
         self._partly_since: float | None = None
         self._image_since: float | None = None
@@ -247,6 +259,7 @@ class KubernetesRequest(NotedRequest):
             raise
         except ClusterError:  # for now
             return None
+        self._end_sending()
         self._state.submit_queue.leave(self._id)
         # Whole seconds are told: before it was asked for it held nothing.
         asked = float(self._note.get("asked", 0.0))
@@ -258,19 +271,34 @@ class KubernetesRequest(NotedRequest):
         return self._given
 
     def _bring(self, task: str) -> None:
+        sender = self._sender
+        if sender is not None and task in sender.began and not sender.has(task):
+            return
         files = self._reach(task)
         told = files.hello()
-        here, there = str(self._job.launch["here"]), str(told.get("python"))[:50]
-        if here.split(".")[:2] != there.split(".")[:2]:
-            raise SubmissionError(
-                f"the image has Python {there}, and this is {here}: values could not be read there",
-                where=str(self._job.launch["image"]),
-                fix="name an image of this Python by --docker_image or kubernetes_image, or another"
-                " interpreter in it by kubernetes_python",
-            )
+        refuse_other_python(self._job.launch, told)
         if not told.get("ready"):
+            if self._job.launch.get("layers") and (sender is None or not sender.has(task)):
+                self._send_environment(task)
+                return
             files.bring(self._archive(task))
         self._brought.add(task)
+
+    def _send_environment(self, task: str) -> None:
+        """Begin to send a pod its environment, which another thread does: it may take minutes."""
+        if self._sender is None:
+            volumes = list(read_volumes(chosen(self._spec, "volumes")))
+            self._sender = EnvironmentSender(self._state.api, self._job.launch, volumes)
+        self._sender.begin(task, self._names[task])
+
+    def _end_sending(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            if self._sender.note:
+                add_warning(
+                    self._job.paths, f"no volume keeps the environment: {self._sender.note}"
+                )
+            self._sender = None
 
     def _reach(self, task: str) -> PodFiles:
         if task not in self._files:
@@ -306,9 +334,10 @@ class KubernetesRequest(NotedRequest):
             checkpoint_path=file_address(spec.checkpoint_path or "", ""),
         )
         lib = f"{ROOT}/lib/submarine_runtime"
+        python = job.launch.get("task_python") or job.launch["python"]
         launch = {
             "gpus": role.resources.gpus or 0,
-            "command": [job.launch["python"], "-u", f"{lib}/__main__.py", str(task_root)],
+            "command": [python, "-u", f"{lib}/__main__.py", str(task_root)],
             "environment": environment,
             "workdir": workdir,
             "inside": f"{lib}/inside.py",
@@ -422,6 +451,7 @@ class KubernetesRequest(NotedRequest):
         for name in self._names.values():
             self._state.api.delete(name, grace=_GRACE)
         if not self._pods(since=time.monotonic()):
+            self._end_sending()
             for files in self._files.values():
                 files.close()
             self._files, self._brought, self._last = {}, set(), {}
@@ -485,7 +515,12 @@ class KubernetesRequest(NotedRequest):
 
     def _is_home(self, pod: str) -> bool:
         """Return whether all that a pod's task has left is here: it is over, and was let go."""
-        return (self._job.paths.root / _PODS / pod).exists()
+        return pod in self._ends or (self._job.paths.root / _PODS / pod).exists()
+
+    @property
+    def _ends(self) -> dict[str, str]:
+        """How pods ended whose files the job has, as `EXIT` says it."""
+        return dict(self._note.get("ends") or {})
 
     def _state_names(self) -> set[str]:
         with suppress(ClusterError):
@@ -542,9 +577,12 @@ class KubernetesRequest(NotedRequest):
                 said[task] = self._reach(task).exchange(messages.get(task, {}))
         return said
 
-    def source(self, container: Allocated) -> PodSource:
+    def source(self, container: Allocated) -> PodSource | EndedSource:
         """Return the task's files in its pod."""
         task = self._task_of(container.id)
+        if (said := self._ends.get(container.id)) is not None:
+            self._sources[task] = EndedSource(container.id, said.encode())
+            return self._sources[task]
         spool = self._job.paths.root / _PODS / container.id
         self._sources[task] = PodSource(
             self._reach(task),
@@ -596,6 +634,8 @@ class KubernetesRequest(NotedRequest):
         if self._spec.queue and any(pod.is_gated for pod in pods.values()):
             before, told = self._before_in_queue()
             return before, "; ".join(filter(None, (used, told or words)))
+        if self._sender is not None:
+            words = self._sender.words or words
         if not pods and len(self._job.spec.tasks) > 1 and queue.is_turn(self._id):
             words = f"it waits until all {len(self._job.spec.tasks)} of its tasks find room at once"
         return queue.before(self._id), "; ".join(filter(None, (used, words)))
@@ -617,6 +657,24 @@ class KubernetesRequest(NotedRequest):
         left = int(sum(max(0, room[name]) for room in free.values()))
         return f"{total - left}/{total} GPUs in use"
 
+    def give_back(self) -> None:
+        """Remove what pods have left, which the job has: nobody finds half of it afterwards.
+
+        How each ended is noted first, for another keeper that has to tell of the job's end.
+        """
+        if not self._names:
+            return
+        left = self._job.paths.root / _PODS
+        ends = self._ends
+        for name in self._names.values():
+            with suppress(FileNotFoundError):
+                ends[name] = (
+                    (left / name / EXIT).read_bytes()[:_LONGEST_END].decode("ascii", "replace")
+                )
+        with suppress(OSError):  # a full disk: it is removed when the job's end is noted
+            self._note_down(ends=ends)
+            shutil.rmtree(left, ignore_errors=True)
+
     def forget(self) -> None:
         """Delete the job's pods, which are over, of all its attempts."""
         shutil.rmtree(self._job.paths.root / _PODS, ignore_errors=True)
@@ -629,6 +687,7 @@ class KubernetesRequest(NotedRequest):
     def close(self) -> None:
         """Leave the line, and hang up; the job may run on."""
         self._state.submit_queue.leave(self._id)
+        self._end_sending()
         for files in self._files.values():
             files.close()
 

@@ -19,7 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from submarine_engine.clusters.yarn import packing
+from submarine_engine.clusters import layers
+from submarine_engine.clusters.environment import ARCHIVES, environment_kind
 from submarine_engine.clusters.yarn.hadoop_json import told
 from submarine_engine.clusters.yarn.uploads import Tell, send_archive, send_layers
 from submarine_engine.errors import SubmissionError, UnsupportedError
@@ -235,7 +236,7 @@ def docker_environment(image: str, mounts: Sequence[str] = ()) -> dict[str, str]
 #
 # ========================  ========================================================================
 # ``same`` (the default)    this notebook's interpreter, at the same path on every node
-# ``pack``                  a copy of this notebook's environment, in layers (`packing`)
+# ``pack``                  a copy of this notebook's environment, in layers (`layers`)
 # an archive                ``.tar.gz``, ``.tgz``, ``.tar`` or ``.zip``, a local file or
 #   ``hdfs://…``,
 #                           with ``bin/python`` in it, as venv-pack and conda-pack make them
@@ -246,7 +247,6 @@ def docker_environment(image: str, mounts: Sequence[str] = ()) -> dict[str, str]
 
 
 _OPTION = "--environment"
-_SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
 _KINDS = "same, pack, an archive (.tar.gz, .zip; local or hdfs://…) or /path/to/bin/python3"
 _FOLDER = "environment"
 
@@ -323,23 +323,16 @@ def prepare_environment(  # noqa: PLR0913 - each is one thing that it depends on
         There is no such environment, or HDFS refuses it.
     """
     wanted = (wanted or "same").strip()
-    if wanted == "same":
-        if image:
-            return Environment(kind="image", python="python3")
-        return Environment(kind="same", python=python)
-    if wanted == "pack":
+    kind = environment_kind(wanted, _KINDS, "every node")
+    if kind == "pack":
         return _packed(_there(hdfs, conf, wanted), tell)
-    if wanted.lower().endswith(_SUFFIXES):
+    if kind == "archive":
         return _archive(wanted, _there(hdfs, conf, wanted), tell)
-    if wanted.startswith("/") and Path(wanted).name.startswith("python"):
+    if kind == "python":
         return Environment(kind="python", python=wanted)
-    fix = f"write {_OPTION} with one of: {_KINDS}"
-    if Path(wanted).expanduser().is_dir():
-        fix = (
-            f"if every node has this folder: {_OPTION} {wanted.rstrip('/')}/bin/python; else make "
-            "an archive of it with venv-pack or conda-pack and name that"
-        )
-    raise SubmissionError(f"{wanted!r} is no environment", where=_OPTION, fix=fix)
+    if image:
+        return Environment(kind="image", python="python3")
+    return Environment(kind="same", python=python)
 
 
 def _there(hdfs: Hdfs | None, conf: HadoopConf, wanted: str) -> Hdfs:
@@ -353,7 +346,7 @@ def _there(hdfs: Hdfs | None, conf: HadoopConf, wanted: str) -> Hdfs:
 
 
 def _packed(hdfs: Hdfs, tell: Tell) -> Environment:
-    plan = packing.plan_layers()
+    plan = layers.plan_layers()
     sent = send_layers(hdfs, plan.layers, tell)
     paths = {layer.folder: path for layer, (path, _) in zip(plan.layers, sent, strict=True)}
     return Environment(
@@ -367,7 +360,7 @@ def _packed(hdfs: Hdfs, tell: Tell) -> Environment:
 
 
 def _archive(wanted: str, hdfs: Hdfs, tell: Tell) -> Environment:
-    suffix = next(one for one in _SUFFIXES if wanted.lower().endswith(one))
+    suffix = next(one for one in ARCHIVES if wanted.lower().endswith(one))
     sent = 0
     if "://" in wanted:
         if wanted.startswith(f"{hdfs.url}/") and not hdfs.exists(wanted):

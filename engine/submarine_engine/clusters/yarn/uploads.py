@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from submarine_engine.clusters.layers import digest_of
 from submarine_engine.clusters.yarn.hdfs import Hdfs
 from submarine_engine.history import JobPaths
 
 if TYPE_CHECKING:
-    from submarine_engine.clusters.yarn.packing import Layer
+    from submarine_engine.clusters.layers import Layer
 
 
 # What lies in HDFS for jobs: named by its content, sent once, removed when nobody uses it.
@@ -38,7 +38,6 @@ LARGE = 1 << 20
 
 LARGE_SUFFIX = ".file"
 _FOLDER = ".submarine"
-_PIECE = 1 << 20
 # Written to this rarely, "touched when used" costs a job nothing.
 _FRESH = 24 * 3600.0
 # Half an upload belongs to somebody who still writes it, for a while.
@@ -193,24 +192,6 @@ def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
                 hdfs.remove(entry.path)
                 removed += 1
     return removed
-
-
-def digest_of(data: bytes | Path) -> str:
-    """Return the SHA-256 of bytes, or of a file, in hexadecimal."""
-    if isinstance(data, bytes):
-        return hashlib.sha256(data).hexdigest()
-    status = data.stat()
-    return _digest_of_file(data.absolute(), status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)
-def _digest_of_file(path: Path, _size: int, _changed: int) -> str:
-    """Read a file once for as long as it stays as it is: archives are of gigabytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 # Parts of an environment on their way to HDFS, and what is said of them meanwhile.

@@ -338,7 +338,10 @@ def _file(source: Path, name: str) -> File:
 
 
 def write_archive(
-    files: Iterable[File], written: Mapping[str, bytes], links: Mapping[str, str]
+    files: Iterable[File],
+    written: Mapping[str, bytes],
+    links: Mapping[str, str],
+    folder: Path | None = None,
 ) -> Path:
     """Write a ``.tar.gz`` to a temporary file of the caller's.
 
@@ -349,8 +352,10 @@ def write_archive(
         ``python3`` comes first on the path.
     written, links
         Content, and targets of links, by path: what is nowhere a file.
+    folder
+        Where to; where temporary files go unless given.
     """
-    handle, name = tempfile.mkstemp(prefix="submarine-", suffix=".tar.gz")
+    handle, name = tempfile.mkstemp(prefix="submarine-", suffix=".tar.gz", dir=folder)
     try:
         # Level 1: the wire is quicker than the compression of the last few percent.
         with (
@@ -411,6 +416,24 @@ def _relocated(script: bytes) -> bytes:
     return b"#!/usr/bin/env python3\n" + rest
 
 
+def digest_of(data: bytes | Path) -> str:
+    """Return the SHA-256 of bytes, or of a file, in hexadecimal."""
+    if isinstance(data, bytes):
+        return hashlib.sha256(data).hexdigest()
+    status = data.stat()
+    return _digest_of_file(data.absolute(), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest_of_file(path: Path, _size: int, _changed: int) -> str:
+    """Read a file once for as long as it stays as it is: archives are of gigabytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
 # A copy of this process's Python environment, in layers that are sent once each.
 #
 # ::
@@ -426,6 +449,7 @@ def _relocated(script: bytes) -> bytes:
 
 
 _FORMAT = "1"
+_PIECE = 1 << 20
 _LARGE = 40_000_000
 _LARGEST_LOCAL = 100_000_000
 _MOST_LARGE = 6
@@ -459,9 +483,15 @@ class Layer:
         """Bytes of all files, before compression."""
         return sum(file.size for file in self.files)
 
-    def write(self) -> Path:
-        """Write the archive (``.tar.gz``) to a temporary file of the caller's."""
-        return write_archive(self.files, self.written, self.links)
+    def write(self, folder: Path | None = None) -> Path:
+        """Write the archive (``.tar.gz``) to a temporary file of the caller's.
+
+        Parameters
+        ----------
+        folder
+            Where to; where temporary files go unless given.
+        """
+        return write_archive(self.files, self.written, self.links, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

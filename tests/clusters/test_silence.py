@@ -1,0 +1,79 @@
+"""Tasks of whom nothing is heard for a while: that is said, and taken back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from submarine_engine.clusters import job_run
+from submarine_engine.clusters.job_run import JobRun
+from submarine_engine.errors import ClusterError
+from submarine_engine.events import Moment, Warned
+from submarine_engine.lifecycle import JobStatus
+
+
+class Task:
+    """A task as a `JobRun` looks at it."""
+
+    released, started, over, begins = False, None, False, False
+
+    def __init__(self):
+        self.why = ""
+
+    def look(self, *, hurry):  # noqa: ARG002 - as containers have it
+        if self.why:
+            raise ClusterError(self.why)
+        return []
+
+
+class Run(JobRun):
+    """As much of one as looks at tasks."""
+
+    _is_early = False
+
+    def __init__(self, *tasks, started):
+        self._containers = tasks
+        self._status = JobStatus(started=started)
+        self._said, self._silent_since, self._unwritten, self.written = {}, None, [], []
+        self._journal = SimpleNamespace(append=lambda *events: self.written.extend(events))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(job_run, "_SILENT", -1.0)
+
+
+def test_tasks_that_cannot_be_reached_are_told_once_and_what_is_heard_again_ends_it():
+    first, second = Task(), Task()
+    run = Run(first, second, started=Moment.now())
+    first.why = "the line is gone"
+    run._look_at_containers()
+    assert run.written == []  # the other one is heard
+    second.why = "the line is gone, too"
+    for _ in range(3):
+        run._look_at_containers()
+    (said,) = run.written
+    assert isinstance(said, Warned)
+    assert said.text == (
+        "nothing is heard of it now, it runs on where it can: the line is gone, too"
+    )
+    first.why = ""
+    for _ in range(3):
+        run._look_at_containers()
+    assert [event.text for event in run.written] == [said.text, ""]
+    assert run._status.warning == ""
+
+
+def test_a_job_that_does_not_run_yet_is_not_missed():
+    task = Task()
+    task.why = "it is not there yet"
+    run = Run(task, started=None)
+    run._look_at_containers()
+    assert run.written == []
+
+
+def test_what_somebody_else_warns_of_stays():
+    run = Run(Task(), started=Moment.now())
+    run._write(Warned(text="its memory is almost used up"))
+    run._look_at_containers()
+    assert run._status.warning == "its memory is almost used up"
