@@ -92,10 +92,12 @@ def _file(config: Config) -> str:
 
 
 def _settings(config: Config) -> Iterator[Check]:
-    for name in config:
-        value, origin = format_value(name, config.value(name)), config.origin(name)
-        told = origin if origin == DEFAULT else f"from {origin}"
-        yield Check(f"setting {name}", OK, f"{value} ({told})")
+    chosen = [name for name in config if config.origin(name) != DEFAULT]
+    for name in chosen:
+        value = format_value(name, config.value(name))
+        yield Check(f"setting {name}", OK, f"{value} (from {config.origin(name)})")
+    others = len(list(config)) - len(chosen)
+    yield Check("settings", OK, f"{others} have their defaults: submarine config show")
 
 
 def _strangers() -> Iterator[Check]:

@@ -27,7 +27,7 @@ def verdicts():
 def test_a_good_machine_has_nothing_bad(submarine):
     done = submarine("doctor")
     assert done.returncode == 0, done.stdout
-    for word in ("Python", "setting cluster: local (default)", "disk", "GPUs", "notebook", "jobs"):
+    for word in ("Python", "settings: ", "disk", "GPUs", "notebook", "jobs"):
         assert word in done.stdout.decode()
     objects = [json.loads(line) for line in submarine("doctor", "--json").stdout.splitlines()]
     assert {frozenset(entry) for entry in objects} == {
@@ -49,6 +49,15 @@ def test_a_wrong_configuration_is_found_not_raised(monkeypatch, submarine):
 def test_settings_say_where_they_come_from(monkeypatch):
     monkeypatch.setenv("SUBMARINE_GRACE", "9")
     assert found("setting grace")[0].what == "9 (from SUBMARINE_GRACE)"
+
+
+def test_settings_that_nobody_has_chosen_are_one_line(monkeypatch):
+    (before,) = found("settings")
+    assert before.what.endswith(" have their defaults: submarine config show")
+    assert not found("setting grace")
+    monkeypatch.setenv("SUBMARINE_GRACE", "9")
+    (after,) = found("settings")
+    assert int(after.what.split()[0]) == int(before.what.split()[0]) - 1
 
 
 def test_a_variable_that_is_spelled_wrong_is_found(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -109,6 +110,15 @@ def test_the_lock_holds_one_after_the_other_though_its_file_goes(tmp_path):
     for thread in threads:
         thread.join()
     assert most == [1] * 8
+
+
+def test_a_home_that_a_cluster_is_the_first_in_is_closed_to_others(tmp_path):
+    before = os.umask(0o022)
+    try:
+        with sole_process(tmp_path / "home" / "clusters" / "a.lock"):
+            assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
 
 
 def test_who_waits_too_long_for_the_lock_is_told(tmp_path):

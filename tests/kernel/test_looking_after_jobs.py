@@ -54,7 +54,7 @@ def test_jobs_are_looked_after(kernel):
     assert kernel.run("%submarine job logs cared --offset 8").stream("stdout") == "epoch 1\n"
     assert kernel.run("%submarine job logs cared --stderr").stream("stdout") == ""
     assert kernel.run("%submarine gpus").value.count("free") == 2
-    assert "setting grace" in kernel.run("%submarine doctor").value
+    assert "have their defaults" in kernel.run("%submarine doctor").value
     assert "was over already" in kernel.run("%submarine job kill cared").stream("stderr")
     used = kernel.run("%submarine use any").stream("stderr")
     assert "each job of this notebook goes to the first of local" in used

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.history import default_home
+from submarine_engine.history import default_home, make_private
 from submarine_engine.installer import realm, tls
 from submarine_engine.installer.daemons import (
     Daemon,
@@ -60,7 +60,7 @@ def sole_process(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
     OSError
         The folder of `path` cannot be made or written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)  # the home, too, where a cluster is the first that is in it
     end = time.monotonic() + patience
     while (descriptor := _take(path)) is None:
         if time.monotonic() > end:
@@ -81,7 +81,7 @@ def _take(path: Path) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:  # the last cluster of the home is going down
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
