@@ -7,9 +7,15 @@ import shutil
 
 import pytest
 from submarine_engine.cli import main
+from submarine_engine.clusters.kubernetes.manifest import image_of
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer.kubernetes import KubernetesCluster, KubernetesPlan, files
-from submarine_engine.installer.kubernetes.cluster import check_machine, running_kubeconfig
+from submarine_engine.installer.kubernetes.cluster import (
+    check_machine,
+    own_image,
+    running_kubeconfig,
+)
+from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
 from submarine_engine.installer.kubernetes.programs import (
     DEFAULT_VERSION,
     build_programs,
@@ -17,6 +23,7 @@ from submarine_engine.installer.kubernetes.programs import (
     versions,
 )
 from submarine_engine.installer.plan import BLOCK, MOST_NODES
+from submarine_engine.job import JobSpec
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,19 @@ def test_programs_are_kept_by_the_sums_of_their_modules(tmp_path):
     assert len(found) == len(versions())
     assert DEFAULT_VERSION in versions()
     assert all(folder.parent == tmp_path / "submarine/kubernetes" for folder in found)
+
+
+def test_jobs_have_the_image_that_it_has_wherever_its_kubeconfig_is_named(tmp_path, monkeypatch):
+    kubeconfig = tmp_path / "clusters/kubernetes/kubeconfig"
+    assert own_image(kubeconfig) is None
+    assert image_of(JobSpec()).startswith("docker.io/library/python:3.")
+    kubeconfig.parent.mkdir(parents=True)
+    kubeconfig.with_name("kubernetes.json").touch()
+    assert own_image(kubeconfig) == PYTHON_IMAGE
+    assert image_of(JobSpec(), own_image(kubeconfig)) == PYTHON_IMAGE
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_IMAGE", "site/python")
+    assert image_of(JobSpec(), PYTHON_IMAGE) == "site/python"
+    assert image_of(JobSpec(docker_image="mine"), PYTHON_IMAGE) == "mine"
 
 
 def test_ports_of_all_nodes_are_in_the_block_of_the_cluster():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.cli.output import FAILED, OK, Output
-from submarine_engine.errors import CommandError
+from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.history import default_home
 from submarine_engine.installer.kubernetes import (
     KUBERNETES_NAME,
@@ -87,13 +87,50 @@ def up(cluster: OtherCluster, command: Command, output: Output) -> int:
     output.line(f"The cluster {cluster.name!r} is up: {_told(plan)}.")
     programs = f'eval "$(submarine cluster env --name {cluster.name})"'
     by = f"--cluster {kind}, %submarine use {kind}, SUBMARINE_CLUSTER={kind}"
-    if kind == KUBERNETES_NAME:  # whatever cluster kubectl has been told of before stays its own
-        output.line(f"\nJobs go there by {by}, and kubectl, in a terminal where you have said")
-        output.line(f"  {programs}")
+    output.line(f"\nJobs go there by {by}.")
+    if other := _other(cluster):
+        output.note(
+            f"jobs go elsewhere ({other}); in a terminal where they shall go here: {programs}"
+        )
     else:
-        output.line(f"\nJobs go there by {by}. For sbatch and squeue: {programs}")
+        tools = "kubectl" if kind == KUBERNETES_NAME else "sbatch and squeue"
+        output.line(f"For {tools}: {programs}")
     output.line(f"It ends by `submarine cluster down --name {cluster.name}`.")
     return OK
+
+
+def _other(cluster: OtherCluster) -> str:
+    """Return why jobs do not go to a cluster that runs; empty where they do."""
+    used: Path | None
+    try:
+        if isinstance(cluster, KubernetesCluster):
+            from submarine_engine.clusters.kubernetes import client  # noqa: PLC0415 - an extra
+
+            files, own = client.find_config(), cluster.kubeconfig
+            used = files[0] if files else None
+        else:
+            from submarine_engine.clusters.slurm.client import find_conf  # noqa: PLC0415 - likewise
+
+            used, own = find_conf(), cluster.conf
+    except SubmarineError as error:
+        return f"{error.what}: {error.fix}" if error.fix else error.what
+    if used is None:  # it is this pod's own
+        return "the cluster that this machine is a pod of"
+    return "" if used == own else str(used)
+
+
+def others(name: str) -> str:
+    """Return which clusters of one's own there are beside one, in words; empty for none.
+
+    Parameters
+    ----------
+    name
+        The one that is not there.
+    """
+    files = (default_home() / "clusters").glob("*/*.json")
+    kinds = {"cluster", SLURM_NAME, KUBERNETES_NAME}
+    found = sorted({file.parent.name for file in files if file.stem in kinds} - {name})
+    return f"; there is {' and '.join(found)} (--name)" if found else ""
 
 
 def env(cluster: OtherCluster, output: Output) -> int:

@@ -142,7 +142,7 @@ class KubernetesBackend(Backend):
         user = settings.value("kubernetes_user") or os.getuid() or 1000
         return {
             "python": settings.value("kubernetes_python"),
-            "image": image_of(spec),
+            "image": image_of(spec, self.api.own_image),
             "user": user,
             "keep": settings.value("kubernetes_keep"),
             "begins_within": _BEGINS_WITHIN,

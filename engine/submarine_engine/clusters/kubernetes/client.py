@@ -121,6 +121,13 @@ class Kubernetes:
         self._api = client.CoreV1Api(client.ApiClient(self._configuration))
 
     @property
+    def own_image(self) -> str | None:
+        """The image that a cluster of one's own has, which no registry has to be asked for."""
+        from submarine_engine.installer.kubernetes.cluster import own_image  # noqa: PLC0415 - as above
+
+        return own_image(self._files[0]) if self._files else None
+
+    @property
     def fingerprint(self) -> str:
         """What tells this cluster, namespace and user from others."""
         told = json.dumps([self._configuration.host, self.namespace, self._who])

@@ -95,10 +95,18 @@ def gpu_resource(spec: JobSpec) -> str:
     return chosen(spec, "gpu_resource") or "nvidia.com/gpu"
 
 
-def image_of(spec: JobSpec) -> str:
-    """Return a job's image."""
-    own = f"docker.io/library/python:{sys.version_info[0]}.{sys.version_info[1]}-slim"
-    return str(spec.docker_image or load_config().value("kubernetes_image") or own)
+def image_of(spec: JobSpec, clusters: str | None = None) -> str:
+    """Return a job's image.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    clusters
+        The one that the cluster itself has, where there is such a one.
+    """
+    plain = f"docker.io/library/python:{sys.version_info[0]}.{sys.version_info[1]}-slim"
+    return str(spec.docker_image or load_config().value("kubernetes_image") or clusters or plain)
 
 
 def node_labels(spec: JobSpec | None = None) -> dict[str, str]:

@@ -91,7 +91,8 @@ def status(command: Command, output: Output) -> int:
         return other_verbs.status(found, output)
     cluster = _cluster(command)
     daemons = cluster.daemons()
-    problems = cluster.problems() if daemons else [f"there is no cluster {cluster.name!r}"]
+    missing = f"there is no cluster {cluster.name!r}{other_verbs.others(cluster.name)}"
+    problems = cluster.problems() if daemons else [missing]
     if output.json:
         rows = [{"name": d.name, "pid": d.pid, "web": d.web, "log": str(d.log)} for d in daemons]
         shape = _shape(cluster, cluster.plan) if daemons else {"name": cluster.name}
@@ -134,7 +135,8 @@ def down(command: Command, output: Output) -> int:
     if output.json:
         output.data({"name": cluster.name, "was_there": there})
     else:
-        gone = "is gone, with all of its files" if there else "was not there"
+        none = f"was not there{other_verbs.others(cluster.name)}"
+        gone = "is gone, with all of its files" if there else none
         output.line(f"The cluster {cluster.name!r} {gone}.")
     return OK
 

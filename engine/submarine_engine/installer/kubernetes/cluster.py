@@ -426,6 +426,18 @@ def running_kubeconfig(home: Path) -> Path | None:
     return None if cluster is None else cluster.kubeconfig
 
 
+def own_image(kubeconfig: Path) -> str | None:
+    """Return the image that the cluster of a kubeconfig has; None where it is not one's own.
+
+    Parameters
+    ----------
+    kubeconfig
+        Any.
+    """
+    is_own = kubeconfig.with_name(f"{KUBERNETES_NAME}.json").is_file()
+    return PYTHON_IMAGE if is_own and kubeconfig.name == "kubeconfig" else None
+
+
 def _checked(
     nodes: int | None, gpus: int | None, version: str | None
 ) -> dict[str, int | str | None]:
