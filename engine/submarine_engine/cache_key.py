@@ -68,7 +68,7 @@ _SESSION = re.compile(
 _HOW = frozenset(
     {"version", "name", "roles", "queue", "tensorboard", "quicklinks", "env", "secrets", "retries",
      "time_limit", "hang_after", "idle", "notebook", "options", "asks", "input_path",
-     "checkpoint_path", "post_mortem", "notify", "chosen"}
+     "checkpoint_path", "post_mortem", "notify", "chosen", "workers_on"}
 )  # fmt: skip
 """Fields of a spec that say how a job runs, or have parts of their own here."""
 

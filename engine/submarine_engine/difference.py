@@ -498,7 +498,9 @@ def _options(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
     return found
 
 
-_LEFT_OUT = frozenset({"version", "roles", "options", "asks", "parent", "chosen", "env"})
+_LEFT_OUT = frozenset(
+    {"version", "roles", "options", "asks", "parent", "chosen", "workers_on", "env"}
+)
 
 
 def _options_of(told: _Told) -> dict[str, _Words]:

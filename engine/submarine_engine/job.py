@@ -457,6 +457,8 @@ class JobSpec:
         The job that this one works for, see `submarine_engine.pool`: lists show that one alone.
     chosen
         Which cluster was chosen for it among several, and why, in words; None where it was named.
+    workers_on
+        The cluster of the jobs that work for this one, where that is another than its own.
     serves
         What the job is there for where it is no computation: ``notebook``, ``kernel`` (see
         `submarine_engine.notebooks`); None for all others.
@@ -619,6 +621,7 @@ class JobSpec:
     parent: str | None = None
     serves: str | None = None
     chosen: str | None = None
+    workers_on: str | None = None
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one check after another
         if not _NAME.fullmatch(self.name):

@@ -48,6 +48,8 @@ class JobSummary:
         None where that is not known, or not yet.
     parent
         The job that it works for; None for those that somebody has submitted.
+    workers_on
+        The cluster of the jobs that work for it, where that is another than its own.
     """
 
     id: str
@@ -59,6 +61,12 @@ class JobSummary:
     created: Moment | None = None
     finished: Moment | None = None
     parent: str | None = None
+    workers_on: str | None = None
+
+    @property
+    def runs_on(self) -> str:
+        """The cluster that its code runs on, as people see it: of a sweep that of its trials."""
+        return self.workers_on or self.cluster
 
     def elapsed(self, now: Moment) -> float | None:
         """Return seconds from submission to the job's end, or to `now`.
@@ -82,6 +90,7 @@ class JobSummary:
             "created": _pair(self.created),
             "finished": _pair(self.finished),
             "parent": self.parent,
+            "workers_on": self.workers_on,
         }
 
 
@@ -180,6 +189,7 @@ def _read(home: Path, job_id: str) -> JobSummary | None:
             created=_moment(data["created"]),
             finished=_moment(data["finished"]),
             parent=str(data["parent"]) if data.get("parent") else None,
+            workers_on=str(data["workers_on"]) if data.get("workers_on") else None,
         )
     except SPOILT:
         return None  # being made, being deleted, or of a later release

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import configured_names, open_cluster
 from submarine_engine.clusters.base import Cluster
+from submarine_engine.clusters.choice import candidates, clusters_of
+from submarine_engine.config import load_config
 from submarine_engine.errors import JobFailedError, SubmarineError
 from submarine_engine.events import Moment
 from submarine_engine.failures import failure
@@ -228,9 +230,10 @@ class Overview:
     async def poll(self) -> tuple[str | None, bool]:
         """Return the overview as JSON, or None where nothing has changed; it never ends."""
         if self._names is None:
-            self._names = await self._work.call("overview", configured_names)
+            self._names = await self._work.call("overview", overview_order)
         rows = await self._work.call("overview", _rows)
-        names = sorted({*self._names, *(row["cluster"] for row in rows if row["open"])})
+        others = sorted(row["cluster"] for row in rows if row["open"])
+        names = list(dict.fromkeys((*self._names, *others)))
         for name in names:
             gpus = self._gpus.setdefault(name, _Asked(self._work, f"{name} figures"))
             gpus.ask(partial(jobs.figures, name), _EVERY)
@@ -254,7 +257,8 @@ class Overview:
 
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
         known = self._states[row["cluster"]].answer.get(row["id"], {}) if row["open"] else {}
-        return {key: value for key, value in {**row, **known}.items() if key != "open"}
+        shown = {**row, **known, "cluster": row["runs_on"]}
+        return {key: value for key, value in shown.items() if key not in ("open", "runs_on")}
 
     def _now(self, name: str, ids: list[str]) -> dict[str, Any]:
         """Return what a cluster knows better of its unfinished jobs than their summaries."""
@@ -282,6 +286,13 @@ def _now(cluster: Cluster, job_id: str) -> dict[str, Any] | None:
     }
 
 
+def overview_order() -> list[str]:
+    """Return the clusters that the user has: first that of jobs which name none."""
+    found = configured_names()
+    order = [*clusters_of(str(load_config().value("cluster"))), *candidates(), *found]
+    return [name for name in dict.fromkeys(order) if name in found]
+
+
 def _rows() -> list[dict[str, Any]]:
     home = default_home()
     return [_row(JobPaths(home, job.id), job) for job in islice(iter_jobs(home), MOST_JOBS)]
@@ -302,6 +313,7 @@ def _row(paths: JobPaths, job: JobSummary) -> dict[str, Any]:
         "cell": origin.cell,
         "cell_id": origin.cell_id,
         "serves": origin.serves,
+        "runs_on": job.runs_on,
         "progress": 1.0 if job.state is JobState.SUCCEEDED else None,
         "open": not job.state.final,
     }

@@ -229,10 +229,10 @@ def job_table(jobs: Sequence[JobSummary]) -> Listing[JobSummary]:
     """Return jobs as `job list` shows them."""
     now = Moment.now()
     rows = [
-        (job.id, job.name, job.state.value, str(job.gpus), _seconds(job.elapsed(now)))
+        (job.id, job.name, job.state.value, str(job.gpus), _seconds(job.elapsed(now)), job.runs_on)
         for job in jobs
     ]
-    return Listing(jobs, ("JOB", "NAME", "STATE", "GPUS", "TIME"), rows)
+    return Listing(jobs, ("JOB", "NAME", "STATE", "GPUS", "TIME", "CLUSTER"), rows)
 
 
 def _show(_: Workbench, command: Command) -> None:

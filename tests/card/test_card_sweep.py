@@ -65,6 +65,13 @@ def card(stage):
     return card
 
 
+def test_it_names_the_cluster_of_its_trials_and_not_that_of_its_controller(stage, card):
+    assert f"on {stage.record().cluster}" in card().facts
+    spec = dataclasses.replace(SPEC, workers_on="slurm")
+    record = stage.record(spec=spec, sweep=summary())
+    assert "on slurm" in view(record, stage.statuses["running"], stage.at(14)).facts
+
+
 def svgs(html):
     return re.findall(r"<svg.*?</svg>", html)
 

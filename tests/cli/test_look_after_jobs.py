@@ -52,7 +52,7 @@ def test_a_list_is_newest_first_and_short(submarine):
         put(f"job-{number}", created=[1000 + number / 10, 10 + number / 10])
     done = submarine("job", "list")
     lines = done.stdout.decode().splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATE", "GPUS", "AGE", "ELAPSED"]
+    assert lines[0].split() == ["ID", "NAME", "STATE", "GPUS", "AGE", "ELAPSED", "CLUSTER"]
     assert [line.split()[1] for line in lines[1:]] == [f"job-{n}" for n in range(24, 4, -1)]
     assert b"--all lists every job" in done.stderr
     assert len(submarine("job", "list", "--all").stdout.splitlines()) == 26
@@ -88,7 +88,19 @@ def test_a_list_for_programs(submarine):
     paths = put("mine")
     (job,) = objects(submarine("job", "list", "--json"))
     expected = {key: value for key, value in STATUS.items() if key != "version"}
-    assert job == {**expected, "id": paths.job_id, "name": "mine", "parent": None}
+    assert job == {
+        **expected, "id": paths.job_id, "name": "mine", "parent": None, "workers_on": None,
+    }  # fmt: skip
+
+
+def test_a_list_names_the_cluster_that_a_jobs_code_runs_on(submarine):
+    put("mine", cluster="slurm")
+    put("search", cluster="local", workers_on="kubernetes")
+    header, *rows = submarine("job", "list").stdout.decode().splitlines()
+    assert header.split()[-1] == "CLUSTER"
+    assert {row.split()[1]: row.split()[-1] for row in rows} == {
+        "mine": "slurm", "search": "kubernetes",
+    }  # fmt: skip
 
 
 def test_contradictions_are_errors(submarine):

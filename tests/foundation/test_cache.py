@@ -171,7 +171,7 @@ def test_no_mutation_gives_a_wrong_hit(one_python, monkeypatch):
 
 @pytest.mark.long
 def test_no_mutation_of_a_thousand_gives_a_wrong_hit(one_python, monkeypatch):
-    assert mutations(1000, monkeypatch) > 200
+    assert mutations(1000, monkeypatch) > 100  # likewise
 
 
 CONTENT = st.recursive(

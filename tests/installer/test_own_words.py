@@ -12,7 +12,6 @@ from submarine_engine.installer import Daemon, HadoopCluster, Plan, Wanted
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.plan import FIRST, Card, find_gpus
 from submarine_engine.installer.sites import write_files
-from submarine_engine.installer.slurm import SlurmCluster, SlurmPlan
 
 from tests.jobs import until
 
@@ -129,18 +128,6 @@ def test_of_no_cluster_those_of_another_name_are_told(verb, monkeypatch, tmp_pat
     main(["cluster", verb])
     told = capsys.readouterr()
     assert "there is kubernetes and mine (--name)" in told.out + told.err
-
-
-def test_up_says_whether_jobs_go_there(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path))
-    monkeypatch.setattr(SlurmCluster, "up", lambda *_, **__: SlurmPlan(2, 4, 20_480))
-    conf = SlurmCluster().conf
-    monkeypatch.setenv("SLURM_CONF", str(conf))
-    assert main(["cluster", "up", "slurm"]) == 0
-    assert "For sbatch and squeue: eval" in capsys.readouterr().out
-    monkeypatch.setenv("SLURM_CONF", "/site/slurm.conf")
-    assert main(["cluster", "up", "slurm"]) == 0
-    assert "jobs go elsewhere (/site/slurm.conf)" in capsys.readouterr().err
 
 
 def test_no_copy_of_start_scripts_is_kept_in_log_folders(made):

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from submarine_engine import Job
 from submarine_engine.clusters import open_cluster
-from submarine_engine.records import iter_jobs
+from submarine_engine.records import iter_jobs, record_of
 from submarine_engine.testing.place import HOLD
 
 from tests.contract.conftest import use_backend
@@ -68,6 +68,9 @@ def test_a_keeper_and_a_worker_that_are_killed_cost_no_call(home, tmp_path, monk
         os.kill(begun()[-1][1], signal.SIGKILL)
         out, _ = program.communicate(timeout=200)
     assert json.loads(out) == list(range(40))
+    (controller,) = iter_jobs(home)
+    assert (controller.cluster, controller.runs_on) == ("local", "hosts")
+    assert record_of(controller.id)["spec"]["workers_on"] == "hosts"
     tries = Counter(n for n, _ in begun())
     # The one that ran in the worker which was killed ran again, and no other did.
     assert sorted(tries) == list(range(40))

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 from submarine_engine.history import JobPaths
 from submarine_engine.sweeps.summary import Summary
-from submarine_jupyter.cards import CardPoller
+from submarine_jupyter.cards import CardPoller, overview_order
 from submarine_jupyter.jobs import opened
 from submarine_jupyter.stream import card_poller
 from submarine_jupyter.work import Watchers, Work
@@ -108,6 +108,18 @@ def test_the_overview_is_streamed_when_it_changes(server, submit, tmp_path):
                 break
     assert ("running", 1, 2, "") in states
     assert server.get("/api/overview").json()["jobs"][0]["created"] > 0
+
+
+def test_the_cluster_of_jobs_that_name_none_comes_first(monkeypatch):
+    found = ["kubernetes", "local", "slurm"]
+    monkeypatch.setattr("submarine_jupyter.cards.configured_names", lambda: found)
+    monkeypatch.setattr("submarine_engine.clusters.choice.configured_names", lambda: found)
+    assert overview_order() == ["local", "kubernetes", "slurm"]
+    monkeypatch.setenv("SUBMARINE_CLUSTER", "slurm")
+    assert overview_order() == ["slurm", "local", "kubernetes"]
+    monkeypatch.setenv("SUBMARINE_CLUSTER", "any")
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "kubernetes,yarn,slurm")
+    assert overview_order() == ["kubernetes", "slurm", "local"]
 
 
 @pytest.mark.parametrize("query", ["overview=2", "jobs=" + ",".join(map(str, range(201)))])

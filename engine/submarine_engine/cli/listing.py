@@ -38,17 +38,17 @@ def list_(command: Command, output: Output) -> int:
         output.note("no job is on record")
         return OK
     rows = [job_row(job, now) for job in shown]
-    output.table(("id", "name", "state", "gpus", "age", "elapsed"), rows)
+    output.table(("id", "name", "state", "gpus", "age", "elapsed", "cluster"), rows)
     if len(jobs) > len(shown):
         output.note(f"the newest {len(shown)}; --all lists every job")
     return OK
 
 
 def job_row(job: JobSummary, now: Moment) -> tuple[str, ...]:
-    """Return a job as tables of jobs show it: id, name, state, GPUs, age, how long it took."""
+    """Return a job as tables show it: id, name, state, GPUs, age, how long it took, where."""
     age = max(0.0, time.time() - job.created.wall) if job.created else None
     elapsed = (duration if job.state.final else clock)(job.elapsed(now))
-    return job.id, job.name, job.state.value, str(job.gpus), clock(age), elapsed
+    return job.id, job.name, job.state.value, str(job.gpus), clock(age), elapsed, job.runs_on
 
 
 def show(command: Command, output: Output) -> int:
@@ -81,7 +81,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         "reason": status.reason or status.waiting_reason or status.growing,
         "ahead": status.ahead,
         "again": f"job {record['rerun_of']}" if record.get("rerun_of") else None,
-        "cluster": record.get("cluster"),
+        "cluster": spec.get("workers_on") or record.get("cluster"),
         "chosen": spec.get("chosen"),
         "queue": spec.get("queue"),
         "submitted": _clock(status.submitted),

@@ -71,7 +71,7 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
         output.note("no notebook runs; submarine notebook start begins one")
         return OK
     now = Moment.now()
-    rows = [(*job_row(one, now), one.cluster) for one in found]
+    rows = [job_row(one, now) for one in found]
     output.table(("id", "name", "state", "gpus", "age", "elapsed", "cluster"), rows)
     return OK
 

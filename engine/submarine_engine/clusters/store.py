@@ -191,6 +191,7 @@ def summary(
         "created": record["created"],
         "finished": finished,
         "parent": record["spec"].get("parent"),
+        "workers_on": record["spec"].get("workers_on"),
     }
 
 

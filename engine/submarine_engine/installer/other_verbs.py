@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.cli.output import FAILED, OK, Output
-from submarine_engine.errors import CommandError, SubmarineError
+from submarine_engine.errors import CommandError
 from submarine_engine.history import default_home
 from submarine_engine.installer.kubernetes import (
     KUBERNETES_NAME,
@@ -88,35 +88,12 @@ def up(cluster: OtherCluster, command: Command, output: Output) -> int:
     programs = f'eval "$(submarine cluster env --name {cluster.name})"'
     by = f"--cluster {kind}, %submarine use {kind}, SUBMARINE_CLUSTER={kind}"
     output.line(f"\nJobs go there by {by}.")
-    if other := _other(cluster):
-        output.note(
-            f"jobs go elsewhere ({other}); in a terminal where they shall go here: {programs}"
-        )
+    if kind == KUBERNETES_NAME:  # whatever cluster kubectl has been told of before stays its own
+        output.line(f"For kubectl, and where it knows another cluster already: {programs}")
     else:
-        tools = "kubectl" if kind == KUBERNETES_NAME else "sbatch and squeue"
-        output.line(f"For {tools}: {programs}")
+        output.line(f"For sbatch and squeue: {programs}")
     output.line(f"It ends by `submarine cluster down --name {cluster.name}`.")
     return OK
-
-
-def _other(cluster: OtherCluster) -> str:
-    """Return why jobs do not go to a cluster that runs; empty where they do."""
-    used: Path | None
-    try:
-        if isinstance(cluster, KubernetesCluster):
-            from submarine_engine.clusters.kubernetes import client  # noqa: PLC0415 - an extra
-
-            files, own = client.find_config(), cluster.kubeconfig
-            used = files[0] if files else None
-        else:
-            from submarine_engine.clusters.slurm.client import find_conf  # noqa: PLC0415 - likewise
-
-            used, own = find_conf(), cluster.conf
-    except SubmarineError as error:
-        return f"{error.what}: {error.fix}" if error.fix else error.what
-    if used is None:  # it is this pod's own
-        return "the cluster that this machine is a pod of"
-    return "" if used == own else str(used)
 
 
 def others(name: str) -> str:

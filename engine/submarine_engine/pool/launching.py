@@ -195,7 +195,9 @@ def control_job(folder: PoolFolder, *, shown: bool = True) -> Job:
         build=BuildOptions(),
         cluster=LOCAL,
     )
-    made = replace(made, cluster=LOCAL, spec=replace(made.spec, chosen=spec.chosen))
+    elsewhere = None if plan["cluster"] == LOCAL else str(plan["cluster"])
+    told = replace(made.spec, chosen=spec.chosen, workers_on=elsewhere)
+    made = replace(made, cluster=LOCAL, spec=told)
     here = api.notebook()
     if here is not None:
         job: Job = here.submit_prepared(made, shown=shown)

@@ -261,7 +261,7 @@ def _facts(record: Record, status: JobStatus) -> tuple[str, ...]:
         f"attempt {status.attempt}" if status.attempt > 1 else "",
         f"again: job {visible(record.rerun_of, 40)}" if record.rerun_of else "",
         f"queue {visible(record.spec.queue, 40)}" if record.spec.queue else "",
-        f"on {visible(record.cluster, 40)}",
+        f"on {visible(record.spec.workers_on or record.cluster, 40)}",
         f"chosen: {visible(record.spec.chosen, 300)}" if record.spec.chosen else "",
         f"tells {visible(webhooks.host(told), 40)}" if told and told != webhooks.NONE else "",
         date_and_time(status.submitted) if status.submitted else "",

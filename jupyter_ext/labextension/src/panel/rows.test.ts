@@ -22,9 +22,9 @@ describe('row', () => {
   it('says what a job is', () => {
     const { facts, elapsed, label, ticking } = row(JOB, 1065);
     const begun = when(1000, 1065);
-    expect(facts).toEqual([begun, '2 GPUs', 'train.ipynb', 'In [3]', 'local']);
+    expect(facts).toEqual([begun, '2 GPUs on local', 'train.ipynb', 'In [3]']);
     expect(elapsed).toBe('1 min 05 s');
-    expect(label).toBe(`mnist, running, 50 %, ${begun}, 2 GPUs, train.ipynb, In [3], local`);
+    expect(label).toBe(`mnist, running, 50 %, ${begun}, 2 GPUs on local, train.ipynb, In [3]`);
     expect(ticking).toBe(true);
   });
 
@@ -41,13 +41,13 @@ describe('row', () => {
     const hostile = row({ ...JOB, name, notebook: '', cell: '\u0007' }, 1000);
     expect(hostile.name.length).toBeLessThan(100);
     expect(hostile.name).toContain('[U+202E]');
-    expect(hostile.facts).toEqual([when(1000, 1000), '2 GPUs', '␇', 'local']);
+    expect(hostile.facts).toEqual([when(1000, 1000), '2 GPUs on local', '␇']);
   });
 
   it('takes what is missing', () => {
     const broken = { ...JOB, created: null, progress: 7, cell: undefined, notebook: undefined };
     const found = row(broken as unknown as JobSummary, 1000);
-    expect([found.elapsed, found.progress, found.facts]).toEqual(['', 1, ['2 GPUs', 'local']]);
+    expect([found.elapsed, found.progress, found.facts]).toEqual(['', 1, ['2 GPUs on local']]);
   });
 });
 

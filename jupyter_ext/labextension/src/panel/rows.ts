@@ -66,10 +66,9 @@ export function matches(job: JobSummary, words: string[]): boolean {
 export function row(job: JobSummary, now: number): Row {
   const name = visible(job.name, 80) || job.id;
   const facts = [
-    job.gpus ? count(job.gpus, 'GPU') : 'no GPU',
+    `${job.gpus ? count(job.gpus, 'GPU') : 'no GPU'} on ${visible(job.cluster, 40)}`,
     visible(fileName(job.notebook), 60),
-    shownCell(job.cell),
-    visible(job.cluster, 40)
+    shownCell(job.cell)
   ].filter(Boolean);
   const over = isFinal(job.state);
   const begun = seconds(job.created);
