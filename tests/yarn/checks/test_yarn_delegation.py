@@ -45,6 +45,9 @@ class NameNode:
             text = base64.urlsafe_b64encode(raw).decode().rstrip("=")
             self.tokens[text] = [self.now + INTERVAL, self.now + MOST]
             return text
+        if op == "cancel":
+            del self.tokens[token]
+            return None
         if not self.renews or not self.counts(token):
             raise ClusterError("it is expired")
         self.tokens[token][0] = min(self.now + INTERVAL, self.tokens[token][1])
@@ -119,6 +122,27 @@ def test_a_token_that_nobody_may_renew_is_replaced(node, delegation):
     assert delegation.current() == former
     node.now = 526.0
     assert delegation.current() != former
+
+
+def test_one_that_hdfs_does_not_know_is_replaced_once_for_all_who_had_it(node, delegation):
+    former = delegation.current()
+    delegation.forget(former)
+    later = delegation.current()
+    assert later != former
+    delegation.forget(former)  # said by another thread that had it
+    assert delegation.current() == later
+
+
+def test_who_needs_it_no_more_tells_hdfs(node, delegation):
+    delegation.give_back()
+    assert node.asked == []  # there is none
+    delegation.current()
+    assert delegation.life == MOST
+    delegation.give_back()
+    assert node.tokens == {}
+    delegation.current()
+    node.failure = ClusterError("no answer")
+    delegation.give_back()
 
 
 def test_without_hdfs_there_is_no_first_token(node, delegation):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from submarine_engine import Job
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
@@ -88,3 +91,39 @@ def test_jobs_of_a_secure_node_have_gpus_of_their_own(alice, tmp_path):
     assert all(gpu.startswith("GPU-") for gpu in seen)
     for job in jobs:
         assert follow(alice, job, patience=400).status.state is JobState.SUCCEEDED
+
+
+READS = """
+import os, time
+print("epoch 1")
+n = 1
+while not os.path.exists({gate!r}):
+    if os.path.exists(f"{gate}-{{n}}"):
+        n += 1
+        print("epoch", n)
+    time.sleep(0.02)
+"""
+
+
+def test_however_often_a_log_is_read_hdfs_makes_no_token_more(alice, on_secure_yarn, tmp_path):
+    gate = tmp_path / "gate"
+    job_id = alice.submit(
+        spec_of(gpus=0), bundle_of(READS.format(gate=str(gate))), workdir=tmp_path
+    )
+    log = JobPaths(alice.home, job_id).task("worker-0").stdout
+    made = []
+    for epoch in range(1, 9):
+        until(lambda epoch=epoch: log.exists() and f"epoch {epoch}\n" in log.read_text())
+        made.append(tokens_made(on_secure_yarn))
+        Path(f"{gate}-{epoch}").touch()
+    gate.touch()
+    assert follow(alice, job_id, patience=400).status.state is JobState.SUCCEEDED
+    assert made == [made[0]] * 8
+    # The keeper's, which its containers have, too, and two of skein's: of its driver, and of YARN.
+    assert tokens_made(on_secure_yarn) - made[0] == 0
+
+
+def tokens_made(yarn):
+    """Return how many tokens the NameNode has made so far for alice."""
+    log = yarn.cluster.layout.log("namenode").read_text()
+    return len(re.findall(r"Creating password for identifier: .*owner=alice\b", log))

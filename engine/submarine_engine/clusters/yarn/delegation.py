@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from submarine_runtime.delegation import Reader, read_token
 
@@ -31,8 +32,9 @@ class Delegation:
     Parameters
     ----------
     call
-        Asks HDFS: ``call("get")`` returns a new token as WebHDFS writes it, and
-        ``call("renew", token)`` until when it counts then, in milliseconds of HDFS's clock.
+        Asks HDFS: ``call("get")`` returns a new token as WebHDFS writes it,
+        ``call("renew", token)`` until when it counts then, in milliseconds of HDFS's clock, and
+        ``call("cancel", token)`` ends it.
     clock
         Seconds. By default those of this machine with its sleep, in which tokens grow old, too.
     """
@@ -47,7 +49,7 @@ class Delegation:
         self._lock = threading.Lock()
         self._token = ""
         self._ahead = 0.0  # HDFS's clock, of ours
-        self._renew_at = self._replace_at = self._ends_at = 0.0
+        self._renew_at = self._replace_at = self._ends_at = self._life = 0.0
 
     def current(self) -> str:
         """Return the token, renewed or another one where it is time for that.
@@ -71,10 +73,30 @@ class Delegation:
                 self._replace_at = max(self._replace_at, now + _AGAIN)
             return self._token
 
+    def forget(self, token: str) -> None:
+        """Have another one next: HDFS does not know this one, or not any more."""
+        with self._lock:
+            if token == self._token:
+                self._token = ""
+
+    def give_back(self) -> None:
+        """Tell HDFS that nobody has the token; no-op where there is none, or HDFS does not hear."""
+        with self._lock:
+            if self._token:
+                with suppress(SubmarineError):
+                    self._call("cancel", self._token)
+                self._token = ""
+
+    @property
+    def life(self) -> float:
+        """Seconds in which a token can be renewed at all, from when it is given; 0 unless known."""
+        with self._lock:
+            return self._life
+
     def _take(self, now: float) -> None:
         token = str(self._call("get"))
         issued, last = read_life(token)
-        self._token, self._ahead = token, issued - now
+        self._token, self._ahead, self._life = token, issued - now, last - issued
         try:
             # Until when it counts as it is, HDFS says to who renews it, and to nobody else.
             self._count(now)

@@ -7,6 +7,7 @@ words, with the way out.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -243,11 +244,15 @@ class Hdfs:
         self.where = f"HDFS at {nodes[0]}"
         self._folders: set[str] = set()
         self._delegation = Delegation(self._token_call)
+        self._is_given_away = False
+        web.tokens = self._delegation if web.kerb else None
         with self._talk("your home folder"):
             self.home = str(web.ask("GETHOMEDIRECTORY")["Path"]).rstrip("/")
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; a token that nobody else was given ends with them."""
+        if not self._is_given_away:
+            self._delegation.give_back()
         self._web.session.close()
 
     def uri(self, path: str) -> str:
@@ -443,7 +448,26 @@ class Hdfs:
         KerberosError, ClusterError
             There is no ticket to get one by, or HDFS does not answer.
         """
-        return self._delegation.current() if self._web.kerb else ""
+        if not self._web.kerb:
+            return ""
+        self._is_given_away = True
+        return self._delegation.current()
+
+    @property
+    def token_life(self) -> float:
+        """Seconds in which a token counts at most, however often it is renewed.
+
+        Infinite where HDFS asks for none.
+
+        Raises
+        ------
+        KerberosError, ClusterError
+            As `delegation_token`.
+        """
+        if not self._web.kerb:
+            return math.inf
+        self._delegation.current()
+        return self._delegation.life
 
     def token_message(self, token: str) -> bytes:
         """Return what tells a container of a token, see `submarine_runtime.delegation`."""
@@ -456,6 +480,8 @@ class Hdfs:
         with self._talk("a delegation token"):
             if op == "renew":
                 return self._web.renew_delegation_token(token)
+            if op == "cancel":
+                return self._web.cancel_delegation_token(token)
             return self._web.get_delegation_token()
 
     def _plain(self, path: str) -> str:

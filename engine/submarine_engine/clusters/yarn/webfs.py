@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import FileIO
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import requests
 from fsspec.implementations.webhdfs import WebHDFS
 from requests.adapters import HTTPAdapter
 
+if TYPE_CHECKING:
+    from submarine_engine.clusters.yarn.delegation import Delegation
+
 _CONNECT, _READ = 5.0, 60.0
 _CHUNK = 1 << 20
+_REFUSED = "InvalidToken"
+"""Of a token that HDFS does not know, or no more: in the words of Hadoop's own exception."""
 
 
 class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
@@ -25,6 +30,12 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
 
     cachable = False  # every reader has connections of its own
     kerb: bool
+    tokens: Delegation | None = None
+    """By which files are read and written where HDFS asks for Kerberos.
+
+    To each such request by a ticket the NameNode makes a token for the DataNode, and keeps it for a
+    day: thousands, of a log that is read as it grows.
+    """
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -52,7 +63,7 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
 
     def create(self, path: str, data: bytes | BinaryIO | FileIO, permission: str) -> None:
         """Write a file as one stream (fsspec's own files take a request more for every 5 MB)."""
-        there = self._call(
+        there = self._to_data(
             "CREATE",
             method="put",
             path=path,
@@ -68,18 +79,32 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
 
     def read_some(self, path: str, offset: int, limit: int) -> bytes:
         """Return at most `limit` bytes of a file from `offset` on."""
-        content: bytes = self._call("OPEN", path=path, offset=offset, length=limit).content
+        content: bytes = self._to_data("OPEN", path=path, offset=offset, length=limit).content
         return content
 
     def read_into(self, path: str, write: Callable[[bytes], object]) -> None:
         """Read a file as one stream."""
-        there = self._call("OPEN", path=path, redirect=False).headers["Location"]
+        there = self._to_data("OPEN", path=path, redirect=False).headers["Location"]
         with self.session.get(there, stream=True, auth=_as_it_is) as answer:
             if not answer.ok:
                 _ = answer.content  # what HDFS says, for the error
             answer.raise_for_status()
             for piece in answer.iter_content(_CHUNK):
                 write(piece)
+
+    def _to_data(self, op: str, **arguments: object) -> requests.Response:
+        """Ask the NameNode for what a DataNode does."""
+        if self.tokens is None:
+            return cast("requests.Response", self._call(op, **arguments))
+        token = self.tokens.current()
+        try:
+            return cast("requests.Response", self._call(op, **arguments, delegation=token))
+        except (PermissionError, RuntimeError) as error:
+            if _REFUSED not in str(error):
+                raise
+        self.tokens.forget(token)  # somebody has cancelled it, or HDFS was made anew
+        token = self.tokens.current()
+        return cast("requests.Response", self._call(op, **arguments, delegation=token))
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
