@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 
@@ -9,7 +10,8 @@ import pytest
 from submarine_engine import Job, kerberos
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.history import JobPaths
+from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.history import JobPaths, read_json
 from submarine_engine.installer import realm
 from submarine_engine.job import JobState
 
@@ -53,8 +55,9 @@ kept = int(os.path.basename(job.latest_checkpoint()).rpartition("-")[2])
 
 
 @pytest.fixture
-def short_lived(home_of_its_own, monkeypatch):
-    """Give a secure cluster whose tickets and tokens end soon."""
+def short_lived(request, home_of_its_own, monkeypatch):
+    """Give a secure cluster whose tickets and tokens end soon; by its parameter of two nodes."""
+    nodes = getattr(request, "param", 1)
     lives = {
         "dfs.namenode.delegation.token.renew-interval": str(1000 * INTERVAL),
         "dfs.namenode.delegation.token.max-lifetime": str(1000 * MOST),
@@ -71,43 +74,99 @@ def short_lived(home_of_its_own, monkeypatch):
         kdc = re.sub(r"max_life = .*", f"max_life = {TICKET}s", kdc)
         kdc = re.sub(r"max_renewable_life = .*", f"max_renewable_life = {RENEWABLE}s", kdc)
         patch.setattr(realm, "_KDC_CONF", kdc)
-        yarn = start(home_of_its_own, "short", 1, secure=True)
+        yarn = start(home_of_its_own, f"short-{nodes}", nodes, secure=True)
     yield use(yarn, monkeypatch)
     yarn.cluster.down()
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("mode", "seconds"), [("cold", RENEWABLE + 30), ("warm", 1.6 * MOST)])
-def test_a_job_outlives_tickets_and_tokens(short_lived, tmp_path, monkeypatch, mode, seconds):
+@pytest.fixture
+def cluster(short_lived, tmp_path, monkeypatch):
+    """Give it as alice has it, by her keytab."""
     layout = short_lived.cluster.layout
     monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SUBMARINE_YARN_KEYTAB", str(realm.keytab(layout, "alice")))
     monkeypatch.setenv("SUBMARINE_YARN_PRINCIPAL", f"alice@{realm.REALM}")
+    monkeypatch.setenv("SUBMARINE_YARN_IDLE", "1000")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'nothing'}")
-    cluster = yarn_cluster()
-    try:
-        assert kerberos.read_ticket().until < time.time() + TICKET + 1
-        script = TRAINING.format(
-            seconds=seconds,
-            outlived=1.2 * MOST,
-            namenode=short_lived.namenode.partition("://")[2],
-            hdfs=layout.bin / "hdfs",
-        )
-        spec = spec_of(notebook="a.ipynb", mode=mode)
+    yield yarn_cluster()
+    end_processes_of(tmp_path / "home", patience=3)
+    kerberos.log_in(None)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("mode", "seconds"), [("cold", RENEWABLE + 30), ("warm", 1.6 * MOST)])
+def test_a_job_outlives_tickets_and_tokens(short_lived, cluster, tmp_path, mode, seconds):
+    layout = short_lived.cluster.layout
+    assert kerberos.read_ticket().until < time.time() + TICKET + 1
+    script = TRAINING.format(
+        seconds=seconds,
+        outlived=1.2 * MOST,
+        namenode=short_lived.namenode.partition("://")[2],
+        hdfs=layout.bin / "hdfs",
+    )
+    spec = spec_of(notebook="a.ipynb", mode=mode)
+    job_id = cluster.submit(spec, bundle_of(script), workdir=tmp_path)
+    log = JobPaths(cluster.home, job_id).task("worker-0").stdout
+    until(lambda: log.exists() and "step 0" in log.read_text())
+    seen = follow(cluster, job_id, patience=RENEWABLE + 600)
+    assert seen.status.state is JobState.SUCCEEDED, f"{seen.status.reason}\n{seen.out[-2000:]}"
+    value = Job(cluster, job_id).results().value
+    last = value["step"]
+    whole = {"seen": last, "java": str(last), "changed": True, "kept": True}
+    assert value == {"step": last, **whole}, seen.out
+    steps = [line.split()[1] for line in seen.out.splitlines() if line.startswith("step ")]
+    assert steps == [str(step) for step in range(last + 1)]
+    hdfs = open_hdfs(load_hadoop())
+    until(lambda: not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}"))
+    hdfs.close()
+
+
+HOLDS = """
+import os, time
+large = {large!r}
+print("it runs")
+while not os.path.exists({gate!r}):
+    time.sleep(0.02)
+len(large)
+"""
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("short_lived", [2], indirect=True)
+def test_a_warm_application_older_than_its_tokens_has_a_successor(short_lived, cluster, tmp_path):
+    """A node that it has not been on could not fetch its files: of two, one is such a node."""
+
+    def begin(name, **asked):
+        script = HOLDS.format(large=os.urandom(400_000).hex(), gate=str(tmp_path / name))
+        spec = spec_of(notebook="a.ipynb", mode="warm", name=name, **asked)
         job_id = cluster.submit(spec, bundle_of(script), workdir=tmp_path)
         log = JobPaths(cluster.home, job_id).task("worker-0").stdout
-        until(lambda: log.exists() and "step 0" in log.read_text())
-        seen = follow(cluster, job_id, patience=RENEWABLE + 600)
+        until(lambda: (log.exists() and log.read_text()) or cluster.status(job_id).state.final)
+        assert not cluster.status(job_id).state.final, cluster.status(job_id).reason
+        return job_id
+
+    def ends_well(job_id, name):
+        (tmp_path / name).touch()
+        seen = follow(cluster, job_id, patience=600)
         assert seen.status.state is JobState.SUCCEEDED, f"{seen.status.reason}\n{seen.out[-2000:]}"
-        value = Job(cluster, job_id).results().value
-        last = value["step"]
-        whole = {"seen": last, "java": str(last), "changed": True, "kept": True}
-        assert value == {"step": last, **whole}, seen.out
-        steps = [line.split()[1] for line in seen.out.splitlines() if line.startswith("step ")]
-        assert steps == [str(step) for step in range(last + 1)]
-        hdfs = open_hdfs(load_hadoop())
-        until(lambda: not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}"))
-        hdfs.close()
-    finally:
-        end_processes_of(tmp_path / "home", patience=3)
-        kerberos.log_in(None)
+        assert Job(cluster, job_id).results().value == 800_000
+
+    def application(job_id):
+        return read_json(JobPaths(cluster.home, job_id).root / "yarn.json")["app_id"]
+
+    rm = ResourceManager(load_hadoop())
+    first = begin("first", gpus=1)
+    old, began = application(first), time.time()
+    until(lambda: time.time() > began + 1.2 * MOST)
+    # Of four GPUs a node, the first job's has three left: two of these jobs are on the other one.
+    later = {name: begin(name, gpus=2) for name in ("second", "third", "fourth")}
+    new = {application(job_id) for job_id in later.values()}
+    assert len(new) == 1
+    assert new != {old}
+    assert rm.application(old)["state"] == "RUNNING"  # its job goes on
+    for name, job_id in later.items():
+        ends_well(job_id, name)
+    ends_well(first, "first")
+    until(lambda: rm.application(old)["state"] == "FINISHED")  # nobody needs it any more
+    assert rm.application(old)["finalStatus"] == "SUCCEEDED"
+    assert rm.application(*new)["state"] == "RUNNING"

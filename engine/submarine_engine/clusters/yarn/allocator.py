@@ -620,8 +620,16 @@ def has_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> 
     return services.masters.keeps(master_key(services, spec, launch))
 
 
-def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> Master:
-    """Return the master of such jobs, for one job more; it may still be starting."""
+def take_master(
+    services: Services, spec: JobSpec, launch: Mapping[str, Any], app_id: str = ""
+) -> Master:
+    """Return the master of such jobs, for one job more; it may still be starting.
+
+    Parameters
+    ----------
+    app_id
+        The application in which the job has containers already; empty for none.
+    """
 
     def make() -> skein.ApplicationSpec:
         return describe_application(spec, services.folder, launch, job_id=None, environments={})
@@ -632,7 +640,7 @@ def take_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) ->
         spec.queue,
         spec.parent,
     )
-    return services.masters.take(master, make, probed=bool(launch["probed"]))
+    return services.masters.take(master, make, probed=bool(launch["probed"]), app_id=app_id)
 
 
 class SharedApplication(Allocator):
@@ -661,7 +669,8 @@ class SharedApplication(Allocator):
             if self._master is None:
                 self._services.submit_queue.name(self._paths.job_id, self._key)
                 self._master_asked = self._master_asked or time.time()
-                self._master = take_master(self._services, self._spec, self._launch)
+                mine = self.app_id if self.begun else ""
+                self._master = take_master(self._services, self._spec, self._launch, mine)
             if not self._master.ready.wait(0.02):
                 if not self._known:
                     self.app_id = self._master.app_id

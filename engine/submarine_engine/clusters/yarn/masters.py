@@ -75,6 +75,10 @@ class Master:
         What the job's interpreter said on the master's node; None where it was not tried.
     asked
         How large the containers are that YARN may take to be asked for still, by skein's id.
+    began
+        When it was asked for, seconds since the epoch; 0 where nobody knows.
+    is_retired
+        Whether it has a successor: no job takes it any more, and it ends with the last that has.
     """
 
     key: str
@@ -90,6 +94,8 @@ class Master:
     asked: dict[str, Size] = field(default_factory=dict)
     progress: float = 0.0
     idle_since: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.time)
+    is_retired: bool = False
     ready: threading.Event = field(default_factory=threading.Event)
 
     def note(self) -> dict[str, Any]:
@@ -101,6 +107,8 @@ class Master:
             "parent": self.parent,
             "app_id": self.app_id,
             "idle_since": self.idle_since,
+            "began": self.began,
+            "is_retired": self.is_retired,
             "probe": self.probe,
         }
 
@@ -115,6 +123,8 @@ class Master:
             noted.get("parent"),
             app_id=noted["app_id"],
             probe=noted["probe"],
+            began=float(noted.get("began", 0.0)),
+            is_retired=bool(noted.get("is_retired")),
         )
 
     @property
@@ -424,6 +434,10 @@ def _would_do(wanted: Amounts, room: Amounts, masters: int) -> bool:
 # The warm masters of a keeper: which there are, and when each ends.
 
 
+_OLD = 0.75
+"""Of the life of an application's tokens, as `Delegation` replaces others with a quarter left."""
+
+
 class Life(NamedTuple):
     """A master's application, and since when no job needs it; None while one does."""
 
@@ -438,15 +452,24 @@ class Masters:
     ----------
     idle
         Seconds after which one without jobs ends.
+    token_life
+        Returns for how many seconds what an application was begun with opens HDFS to the nodes:
+        they bring a container its files by it. Infinite where HDFS asks for nothing.
     """
 
     def __init__(
-        self, folder: KeeperFolder, driver: Driver, rm: ResourceManager, idle: float
+        self,
+        folder: KeeperFolder,
+        driver: Driver,
+        rm: ResourceManager,
+        idle: float,
+        token_life: Callable[[], float],
     ) -> None:
         self._folder = folder
         self._driver = driver
         self._rm = rm
         self._idle = idle
+        self._token_life = token_life
         self._lock = threading.Lock()
         self._masters: dict[str, Master] = {}
         for noted in read_masters(folder):
@@ -455,9 +478,17 @@ class Masters:
             self._start(master, None, probed=False)
 
     def take(
-        self, wanted: Master, make: Callable[[], skein.ApplicationSpec], *, probed: bool
+        self,
+        wanted: Master,
+        make: Callable[[], skein.ApplicationSpec],
+        *,
+        probed: bool,
+        app_id: str = "",
     ) -> Master:
         """Return the master of a key, for one job more; it may still be starting.
+
+        One whose tokens will soon open nothing any more has a successor from then on: YARN has no
+        way to give a running application others.
 
         Parameters
         ----------
@@ -467,9 +498,17 @@ class Masters:
             Describes its application, where there is none yet.
         probed
             Whether it tries the job's interpreter.
+        app_id
+            The application in which the job has containers already: its master, however old.
         """
+        life = self._token_life()
         with self._lock:
-            master = self._masters.get(wanted.key)
+            master = self._running(app_id)
+            if master is None:
+                master = self._masters.get(wanted.key)
+                if master is not None and _is_old(master, life):
+                    self._retire(master)
+                    master = None
             if master is None or master.failure is not None:
                 master = self._masters[wanted.key] = wanted
                 self._start(master, make, probed=probed)
@@ -478,9 +517,20 @@ class Masters:
 
     def keeps(self, key: str) -> bool:
         """Whether `take` would start no other application for that key."""
+        life = self._token_life()
         with self._lock:
             master = self._masters.get(key)
-            return master is not None and master.failure is None
+            return master is not None and master.failure is None and not _is_old(master, life)
+
+    def _running(self, app_id: str) -> Master | None:
+        found = (m for m in self._masters.values() if app_id and m.app_id == app_id)
+        return next((master for master in found if master.failure is None), None)
+
+    def _retire(self, master: Master) -> None:
+        """Let no other job have a master; those that have it keep it."""
+        del self._masters[master.key]
+        master.key, master.is_retired = f"{master.key}@{master.app_id}", True
+        self._masters[master.key] = master
 
     def give(self, master: Master) -> None:
         """Take back what `take` gave: the job needs it no more."""
@@ -547,7 +597,8 @@ class Masters:
             return False
         if lives(master.session) and not (master.parent and self._is_over(master.parent)):
             idle = time.time() - master.idle_since
-            over = master.ready.is_set() and (bool(master.failure) or idle > self._idle)
+            needless = bool(master.failure) or master.is_retired or idle > self._idle
+            over = master.ready.is_set() and needless
         else:
             over = bool(master.app_id)
         return over and not self._is_noted(master.app_id)
@@ -615,4 +666,10 @@ class Masters:
             master.ready.set()
 
     def _note(self) -> None:
+        """Note those that there are; whoever calls has the lock."""
         write_masters(self._folder, [m.note() for m in self._masters.values() if m.app_id])
+
+
+def _is_old(master: Master, life: float) -> bool:
+    """Return whether its tokens are close to their end: a job may wait long for its containers."""
+    return bool(master.app_id) and time.time() - master.began > _OLD * life

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from submarine_engine.clusters.yarn.hdfs import Hdfs, open_hdfs
 from submarine_engine.clusters.yarn.log_transport import LogTransport
 from submarine_engine.clusters.yarn.masters import Masters
 from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.errors import SubmarineError
 
 
 class Services:
@@ -48,11 +51,23 @@ class Services:
         self.key = self.folder.read_key()
         self.rm = ResourceManager(conf)
         self.driver = Driver(self.folder)
-        self.masters = Masters(self.folder, self.driver, self.rm, idle)
         self.logs = LogTransport(conf, self.rm, lambda: self.hdfs, logs)
         self.submit_queue = submit_queue
         self._hdfs: Hdfs | None = None
         self._hdfs_lock = threading.Lock()
+        self.masters = Masters(self.folder, self.driver, self.rm, idle, self._token_life)
+
+    def _token_life(self) -> float:
+        """Return for how many seconds an application's tokens for HDFS count; infinite if always.
+
+        Theirs and the keeper's are of one kind, and HDFS says of one token alone when it ends.
+        """
+        if not self.conf.kerberos:
+            return math.inf
+        with suppress(SubmarineError):  # no ticket, or HDFS is away: nothing new would begin
+            if (hdfs := self.hdfs) is not None:
+                return hdfs.token_life
+        return math.inf
 
     @property
     def hdfs(self) -> Hdfs | None:
