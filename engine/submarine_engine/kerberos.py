@@ -217,6 +217,46 @@ def ticket_problem() -> KerberosError | None:
     return None
 
 
+def cache_name() -> str:
+    """Return where the user's tickets are looked for, as in ``FILE:/tmp/krb5cc_1000``.
+
+    By ``KRB5CCNAME``, else as ``krb5.conf`` says (``default_ccache_name``).
+    """
+    if named := os.environ.get(CACHE):
+        return named
+    try:
+        from gssapi.raw import krb5_ccache_name  # noqa: PLC0415 - an extra, and 30 ms
+        from gssapi.raw.misc import GSSError  # noqa: PLC0415 - likewise
+    except ImportError:
+        return _usual_cache()
+    try:
+        return str(krb5_ccache_name(None).decode())  # as none is set, what it was is the default
+    except (GSSError, UnicodeDecodeError):
+        return _usual_cache()
+
+
+def _usual_cache() -> str:
+    return f"FILE:/tmp/krb5cc_{os.geteuid()}"
+
+
+def check_files() -> None:
+    """Refuse tickets that only MIT's own programs find: Java reads those in files alone.
+
+    Raises
+    ------
+    KerberosError
+        With the commands by which they are in a file.
+    """
+    kind, colon, _ = (name := cache_name()).partition(":")
+    if colon and kind != "FILE" and not kind.startswith("/"):
+        raise KerberosError(
+            "your Kerberos tickets are where Hadoop's Java cannot read them",
+            where=name,
+            fix=f"let them be in a file: export {CACHE}={_usual_cache()}; kinit (for all programs: "
+            f"default_ccache_name in {_config()})",
+        )
+
+
 def known_principal() -> str | None:
     """Return whose ticket there is or was, also where it has expired; None where nobody can tell.
 
@@ -227,7 +267,7 @@ def known_principal() -> str | None:
     try:
         return read_ticket().principal
     except KerberosError:
-        return _principal_of_file(os.environ.get(CACHE) or f"/tmp/krb5cc_{os.geteuid()}")  # noqa: S108 - MIT's default
+        return _principal_of_file(cache_name())
 
 
 def _principal_of_file(cache: str) -> str | None:
@@ -430,7 +470,7 @@ def _words(gssapi: Any, error: Any, host: str) -> KerberosError:  # noqa: ANN401
     code = (int(error.min_code) - _TABLE) & 0xFFFFFFFF
     said = " ".join(str(error.gen_message()).split())[:300]
     if isinstance(error, kinds.ExpiredCredentialsError) or code == _EXPIRED:
-        what, where = "your Kerberos ticket has expired", _cache()
+        what, where = "your Kerberos ticket has expired", cache_name()
         return KerberosError(what, where=where, fix=how_to_get_a_ticket())
     if code in _NO_CACHE or isinstance(error, kinds.MissingCredentialsError):
         return _no_ticket()
@@ -451,15 +491,13 @@ def _no_ticket() -> KerberosError:
             where=f"{CONFIG}={config}",
             fix=f"let {CONFIG} name the krb5.conf of the cluster's realm; then kinit",
         )
-    return KerberosError("there is no Kerberos ticket", where=_cache(), fix=how_to_get_a_ticket())
+    return KerberosError(
+        "there is no Kerberos ticket", where=cache_name(), fix=how_to_get_a_ticket()
+    )
 
 
 def _config() -> str:
     return os.environ.get(CONFIG, "/etc/krb5.conf")
-
-
-def _cache() -> str:
-    return os.environ.get(CACHE, "Kerberos")
 
 
 _REALMS = "see whether this network reaches the KDC that {config} names ([realms])"

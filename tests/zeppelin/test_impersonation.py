@@ -215,10 +215,11 @@ def test_what_is_the_servers_own_travels_to_nobody():
         "SUBMARINE_CLUSTER": "yarn", "SUBMARINE_HOME": "/zeppelin", "SUBMARINE_USER": "zeppelin",
         "SUBMARINE_NOTIFY": "https://hooks.example/secret", "AWS_SECRET_ACCESS_KEY": "x",
         "LD_PRELOAD": "/x", "PYTHONPATH": "/zeppelin", "XDG_RUNTIME_DIR": "/run/user/7",
-        "KRB5CCNAME": "FILE:/zeppelin",
+        "KRB5CCNAME": "FILE:/zeppelin", "KRB5_CONFIG": "/krb5.conf",
+        "SUBMARINE_YARN_KEYTAB": "/zeppelin.keytab", "SUBMARINE_YARN_PRINCIPAL": "zeppelin",
     }  # fmt: skip
     assert set(carried_variables(environment)) == {
-        "PATH", "JAVA_HOME", "HADOOP_CONF_DIR", "LC_ALL", "SUBMARINE_CLUSTER",
+        "PATH", "JAVA_HOME", "HADOOP_CONF_DIR", "KRB5_CONFIG", "LC_ALL", "SUBMARINE_CLUSTER",
     }  # fmt: skip
 
 

@@ -34,9 +34,9 @@ _CARRIED = re.compile(
 )
 _OF_COMMAND = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK")
 """What the command itself may need: it still runs as Zeppelin's user."""
-_OWN = ("home", "user", "notify")
+_OWN = ("home", "user", "notify", "yarn_keytab", "yarn_principal")
 """Settings that are one user's own: Zeppelin's folder of jobs is no other user's, nor is the
-address of a channel, which is a secret."""
+address of a channel, which is a secret, nor who Zeppelin itself is to a cluster."""
 _MOST = 1 << 16  # what a pipe holds on every kernel before anybody reads
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 
@@ -51,6 +53,7 @@ def test_a_job_needs_a_ticket_and_nothing_else(on_secure_yarn, home, tmp_path):
         ("none", "there is no Kerberos ticket"),
         ("expired", "your Kerberos ticket has expired"),
         ("configuration", "the file cannot be read"),
+        ("no file", "where Hadoop's Java cannot read them"),
     ],
 )
 @pytest.mark.usefixtures("on_secure_yarn")
@@ -62,6 +65,10 @@ def test_without_a_ticket_it_is_told_before_there_is_a_job(
         monkeypatch.setenv("KRB5CCNAME", kinit(secure_yarn, cache, "alice", "-l", "1s"))
         until(lambda: _refusal().what == words, 60)
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{cache}")
+    if wrong == "no file":
+        cache.mkdir()
+        name = kinit(secure_yarn, cache, "alice", kind="DIR")
+        monkeypatch.setenv("KRB5CCNAME", name)
     if wrong == "configuration":
         monkeypatch.setenv("KRB5_CONFIG", str(home.with_name("krb5.conf")))
     script.write_text("print('trained')")
@@ -77,6 +84,24 @@ def _refusal():
         return KerberosError(str(kerberos.read_ticket()))
     except KerberosError as error:
         return error
+
+
+def test_tickets_are_found_where_krb5_conf_says(on_secure_yarn, home, tmp_path, monkeypatch):
+    """Java looks there by itself for nothing: it is told."""
+    text = realm.config(on_secure_yarn.cluster.layout).read_text()
+    tickets = tmp_path / "krb5cc_%{uid}"
+    text = re.sub(r"default_ccache_name = .*", f"default_ccache_name = FILE:{tickets}", text)
+    (tmp_path / "krb5.conf").write_text(text)
+    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+    monkeypatch.delenv("KRB5CCNAME")
+    script = tmp_path / "train.py"
+    script.write_text("print('trained')")
+    words = ("job", "run", str(script), "--cluster", "yarn", "--gpus", "0")
+    done = submarine(*words)
+    assert f"krb5cc_{os.geteuid()}: there is no Kerberos ticket" in done.stderr, done.stderr
+    kinit(on_secure_yarn, tmp_path / f"krb5cc_{os.geteuid()}", "alice")
+    done = submarine(*words)
+    assert done.stdout == "trained\n", done.stderr
 
 
 def test_whose_an_expired_ticket_was_is_known(on_secure_yarn, tmp_path, monkeypatch):

@@ -11,13 +11,14 @@ from submarine_engine.installer import realm
 from tests.hadoop import Yarn
 
 
-def kinit(yarn: Yarn, cache: Path, user: str, *options: str) -> str:
+def kinit(yarn: Yarn, cache: Path, user: str, *options: str, kind: str = "FILE") -> str:
     """Get a ticket for a user; return how to name it."""
+    name = f"{kind}:{cache}"
     keytab = realm.keytab(yarn.cluster.layout, user)
     subprocess.run(
-        ["kinit", "-c", str(cache), *options, "-kt", str(keytab), user], check=True, timeout=60
+        ["kinit", "-c", name, *options, "-kt", str(keytab), user], check=True, timeout=60
     )
-    return f"FILE:{cache}"
+    return name
 
 
 def be(user: str, yarn: Yarn, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

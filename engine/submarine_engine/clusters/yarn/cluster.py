@@ -342,6 +342,7 @@ class YarnBackend(Backend):
         if self.conf.kerberos:  # nothing is begun that nobody may ask for
             kerberos.use(self.conf.environment)
             kerberos.read_ticket()
+            kerberos.check_files()
         return check_spec(spec, self.conf, self._rm)
 
     def prepare(

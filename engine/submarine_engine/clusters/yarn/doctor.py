@@ -407,6 +407,7 @@ def identity_check(conf: HadoopConf, environ: Mapping[str, str]) -> Iterator[Che
     kerberos.use(environ)
     try:
         ticket = kerberos.read_ticket()
+        kerberos.check_files()
     except KerberosError as error:
         yield Check("ticket", BAD, f"{error.where}: {error.what}", error.fix)
         return

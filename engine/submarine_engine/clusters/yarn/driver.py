@@ -97,6 +97,8 @@ def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[s
     """
     environment = {key: value for key, value in outer.items() if key.lower() not in _PROXIES}
     environment.update(folder.conf.environment)
+    if folder.conf.kerberos:  # Java does not look for the default that krb5.conf names
+        environment.setdefault(kerberos.CACHE, kerberos.cache_name())
     environment["HADOOP_CONF_DIR"] = str(folder.conf.folder)
     environment[HADOOP_CONF_DIR.variable] = str(folder.conf.folder)
     environment["SKEIN_CONFIG"] = str(folder.skein)
