@@ -88,3 +88,20 @@ def test_what_is_no_principal_is_refused(conf, keytab, monkeypatch, name):
     monkeypatch.setenv("SUBMARINE_YARN_PRINCIPAL", name)
     with pytest.raises(ConfigError):
         conf()
+
+
+@pytest.mark.parametrize("name", ["KEYRING:persistent:1000", "KCM:", "DIR:/tmp/tickets"])
+def test_tickets_that_java_cannot_read_are_refused(monkeypatch, name):
+    monkeypatch.setenv("KRB5CCNAME", name)
+    with pytest.raises(KerberosError, match="Java cannot read") as told:
+        kerberos.check_files()
+    assert told.value.where == name
+    assert "kinit" in told.value.fix
+
+
+@pytest.mark.parametrize(
+    "name", ["FILE:/home/ana/tickets", "/home/ana/tickets", "/home/ana/tickets:2"]
+)
+def test_tickets_in_a_file_are_taken(monkeypatch, name):
+    monkeypatch.setenv("KRB5CCNAME", name)
+    kerberos.check_files()

@@ -6,6 +6,7 @@ The other tests here have all of a cluster, and take minutes.
 from __future__ import annotations
 
 import pytest
+from submarine_engine import kerberos
 from submarine_engine.clusters.yarn.delegation import Delegation, read_life
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import name_nodes, open_hdfs
@@ -76,7 +77,24 @@ def test_a_ticket_opens_hdfs_and_a_token_that_is_replaced_keeps_it_open(
     for name, value in hdfs.runtime_environment().items():
         monkeypatch.setenv(name, value)
     message = hdfs.token_message(second)
+
+    # What is in files is asked for by a token: by another one where somebody has ended it.
+    assert hdfs.delegation_token() == first
+    with pytest.raises(ClusterError, match="nothing"):
+        hdfs.get("/user/alice/nothing")
+    assert hdfs.delegation_token() != first
+    # Whose program gives it to nobody, gives it back.
+    other = open_hdfs(load_hadoop())
+    with pytest.raises(ClusterError, match="nothing"):
+        other.get("/user/alice/nothing")
+    ended = other._delegation.current()
+    other.close()
+    with pytest.raises((PermissionError, RuntimeError), match=r"(?i:found|unknown|invalid)"):
+        hdfs._web.renew_delegation_token(ended)
     hdfs.close()
+    with monkeypatch.context() as patch:
+        patch.delenv("KRB5CCNAME")
+        assert kerberos.cache_name() == f"FILE:{name_node.cluster.layout.kerberos / 'tickets'}"
 
     # As a container: it has the token and the CA, and no ticket.
     monkeypatch.setenv("KRB5CCNAME", nobody)
