@@ -159,34 +159,59 @@ class ResourceManager:
     ) -> requests.Response:
         if not self._conf.kerberos:
             query = {**query, "user.name": self.user}
-        problem: ClusterError | None = None
+        silent: list[ClusterError] = []
+        barred: list[ClusterError] = []
         standby = []
         for url in list(self._urls):
             try:
+                # Whom a standby sends to is not asked: only whom the configuration names hears who
+                # asks.
                 answer = self._session.request(
                     method, f"{url}{path}", params=query, json=json, timeout=self._timeout,
                     allow_redirects=False,
                 )  # fmt: skip
             except requests.RequestException as error:
-                problem = problem or _unreachable(url, error)
+                wrong = untrusted(error, url)
+                (silent if wrong is None else barred).append(wrong or _unreachable(url, error))
+                continue
+            except KerberosError as error:  # it may be that one's alone, and the other one do
+                barred.append(error)
                 continue
             # One on standby sends to the active one; where it knows of none, to itself.
             if 300 <= answer.status_code < 400:  # noqa: PLR2004 - of HTTP
                 standby.append(url)
                 continue
+            refused = _not_admitted(answer) if self._conf.kerberos else None
+            if refused is not None:
+                barred.append(refused)
+                continue
             # The active one first, next time; by one assignment, as threads ask.
             self._urls = [url, *(other for other in self._urls if other != url)]
             if not answer.ok:
-                raise (self._conf.kerberos and _not_admitted(answer)) or _refused(answer)
+                raise _refused(answer)
             return answer
-        if problem and not standby:
-            raise problem
-        others = f"; {problem.where} does not answer" if problem else ""
-        raise ClusterError(
-            f"no ResourceManager is active: {', '.join(standby)} on standby{others}",
-            where="YARN",
-            fix="ask the cluster's owner; `yarn rmadmin -getAllServiceState` tells them which is",
-        )
+        raise _nobody(standby, silent, barred)
+
+
+def _nobody(
+    standby: list[str], silent: list[ClusterError], barred: list[ClusterError]
+) -> ClusterError:
+    """Return the error of ResourceManagers none of which has answered as the active one."""
+    if barred:  # no ticket, no trust: whoever lacks it has to hear that first
+        return barred[0]
+    if not standby and len(silent) == 1:
+        return silent[0]
+    said = [f"{', '.join(standby)} on standby"] if standby else []
+    if silent:
+        away = " and ".join(error.where for error in silent)
+        said.append(f"{away} {'do' if len(silent) > 1 else 'does'} not answer")
+    return ClusterError(
+        f"no ResourceManager is active: {'; '.join(said)}",
+        where="YARN",
+        fix="ask the cluster's owner; `yarn rmadmin -getAllServiceState` tells them which is"
+        if standby
+        else silent[0].fix,
+    )
 
 
 def listed(holder: Any, name: str) -> list[dict[str, Any]]:  # noqa: ANN401 - a foreign document
@@ -196,7 +221,7 @@ def listed(holder: Any, name: str) -> list[dict[str, Any]]:  # noqa: ANN401 - a 
 
 
 def _unreachable(url: str, error: requests.RequestException) -> ClusterError:
-    return untrusted(error, url) or ClusterError(
+    return ClusterError(
         "the ResourceManager does not answer",
         where=url,
         fix="see whether it runs (submarine doctor --cluster yarn), and whether HADOOP_CONF_DIR "

@@ -23,8 +23,6 @@ from submarine_engine.kerberos import credentials, explain, not_proven
 logging.getLogger("requests_gssapi").addHandler(logging.NullHandler())
 logging.getLogger("requests_gssapi").propagate = False
 
-NEGOTIATE = "negotiate"
-
 
 class Spnego(AuthBase):
     """Lets a session's requests go to the cluster's own pages as the user's ticket says.
@@ -59,6 +57,10 @@ def secure(session: requests.Session) -> None:
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
 
+def _host(url: str | None) -> str:
+    return urlsplit(url or "").netloc
+
+
 class _Request(HTTPSPNEGOAuth):  # type: ignore[misc] # requests_gssapi is not typed
     def __init__(self) -> None:
         # An answer that refuses need not be proven: its words are told, nothing is done by them.
@@ -68,6 +70,12 @@ class _Request(HTTPSPNEGOAuth):  # type: ignore[misc] # requests_gssapi is not t
             sanitize_mutual_error_response=False,
             creds=credentials(),
         )
+        self._asked = ""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        self._asked = _host(request.url)
+        prepared: requests.PreparedRequest = super().__call__(request)
+        return prepared
 
     def generate_request_header(self, response: Any, host: str, is_preemptive: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - its signature
         try:
@@ -78,12 +86,13 @@ class _Request(HTTPSPNEGOAuth):  # type: ignore[misc] # requests_gssapi is not t
             ) from error
 
     def handle_response(self, response: requests.Response, **options: Any) -> requests.Response:  # noqa: ANN401 - requests' own
-        sent = str(response.request.headers.get("Authorization", "")).lower()
-        if response.status_code != requests.codes.unauthorized and not sent.startswith(NEGOTIATE):
-            # Sent on, as from a NameNode to a DataNode: the token in the address speaks for it.
+        if _host(response.url) != self._asked:
+            # Sent on, as from a NameNode to a DataNode: the token in the address speaks for it, and
+            # whoever it is gets no ticket.
             return response
         try:
             answer: requests.Response = super().handle_response(response, **options)
         except MutualAuthenticationError as error:
+            response.close()
             raise not_proven(urlsplit(response.url).hostname or response.url) from error
         return answer
