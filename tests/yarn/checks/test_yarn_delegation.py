@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from submarine_engine.clusters.yarn.delegation import Delegation, read_life
 from submarine_engine.errors import ClusterError, KerberosError
+
+from tests.jobs import LIMIT, until
 
 INTERVAL, MOST = 100.0, 700.0
 THERE = 1_700_000_000.0
@@ -64,7 +68,7 @@ def node():
 
 @pytest.fixture
 def delegation(node):
-    return Delegation(node.call, lambda: node.now)
+    return Delegation(node.call, lambda: node.now, lambda work: work())
 
 
 def test_a_token_always_counts_and_is_changed_seldom(node, delegation):
@@ -155,3 +159,84 @@ def test_without_hdfs_there_is_no_first_token(node, delegation):
 def test_what_is_no_token_of_hdfs_is_told(token):
     with pytest.raises(ClusterError, match="cannot be read"):
         read_life(token)
+
+
+class Hanging:
+    """Lets each call to a NameNode wait until `answers` is set."""
+
+    def __init__(self, node):
+        self.node = node
+        self.called, self.answers = threading.Semaphore(0), threading.Event()
+        self.count = 0
+
+    def call(self, op, token=""):
+        self.count += 1
+        self.called.release()
+        assert self.answers.wait(LIMIT)
+        return self.node.call(op, token)
+
+
+@pytest.fixture
+def hanging(node):
+    hanging = Hanging(node)
+    hanging.answers.set()
+    yield hanging
+    hanging.answers.set()
+
+
+def many(delegation, *, wait, jobs=200):
+    """Have as many jobs ask at once, each in its thread; return what each was told."""
+    with ThreadPoolExecutor(jobs) as pool:
+        asking = [pool.submit(delegation.current, wait=wait) for _ in range(jobs)]
+        return [one.exception() or one.result() for one in asking]
+
+
+def test_200_jobs_have_one_token_and_none_waits_for_a_namenode_that_hangs(node, hanging):
+    delegation = Delegation(hanging.call, lambda: node.now)
+    former = delegation.current()
+    assert node.asked == [("get", 0.0), ("renew", 0.0)]
+    for now in (76.0, 526.0):  # to be renewed, to be replaced
+        hanging.answers.clear()
+        hanging.count, node.now = 0, now
+        node.tokens[former][0] = 700.0
+        delegation._held = delegation._held._replace(ends_at=700.0)
+        assert set(many(delegation, wait=False)) == {former}
+        assert set(many(delegation, wait=True)) == {
+            former
+        }  # it counts: there is nothing to wait for
+        assert hanging.count == 1
+        hanging.answers.set()
+        until(lambda: delegation._asking is None)
+    assert delegation.current() != former
+
+
+def test_who_waits_for_a_first_token_gets_the_answer_of_all_and_who_does_not_goes_on(node, hanging):
+    delegation = Delegation(hanging.call, lambda: node.now)
+    hanging.answers.clear()
+    with pytest.raises(ClusterError, match="not given a token yet"):
+        delegation.current(wait=False)
+    with ThreadPoolExecutor(20) as pool:
+        asking = [pool.submit(delegation.current) for _ in range(20)]
+        assert hanging.called.acquire(timeout=LIMIT)
+        hanging.answers.set()
+        (token,) = {one.result(LIMIT) for one in asking}
+    assert delegation.current(wait=False) == token
+    assert [op for op, _ in node.asked] == ["get", "renew"]
+
+
+def test_without_a_ticket_200_jobs_ask_once_in_a_while_and_hear_why(node):
+    node.failure = KerberosError("your Kerberos ticket has expired")
+    delegation = Delegation(node.call, lambda: node.now, lambda work: work())
+    assert {type(one) for one in many(delegation, wait=False)} == {KerberosError}
+    assert len(node.asked) == 1
+    node.now = 4.0
+    many(delegation, wait=False)
+    assert len(node.asked) == 1
+    node.failure = None  # who submits asks now: there was a kinit
+    assert node.counts(delegation.current())
+
+
+def test_a_fault_of_ours_is_told_to_who_waits(node):
+    node.failure = LookupError("no such thing")
+    with pytest.raises(ClusterError, match="LookupError: no such thing"):
+        Delegation(node.call, lambda: node.now).current()

@@ -12,7 +12,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 from submarine_runtime.delegation import Reader, read_token
 
@@ -20,14 +23,40 @@ from submarine_engine.errors import ClusterError, KerberosError, SubmarineError
 
 _BEHIND = 0.75
 _AGAIN = 5.0
-"""Seconds until what failed is tried again: no ticket, or HDFS is away."""
+"""Seconds until what failed is tried again by who does not wait: no ticket, or HDFS is away."""
 
 _UNRENEWED = 86400.0
 """Seconds that a token counts which HDFS lets nobody renew: ``renew-interval`` as Hadoop comes."""
 
 
+class _Held(NamedTuple):
+    """A token, and on our clock when it is renewed, when replaced, and when it ends."""
+
+    token: str = ""
+    ahead: float = 0.0
+    """What HDFS's clock is ahead of ours."""
+    renew_at: float = 0.0
+    replace_at: float = 0.0
+    ends_at: float = 0.0
+    life: float = 0.0
+    """In which it can be renewed at all, from when it was given."""
+
+    def counts(self, now: float) -> bool:
+        return now < self.ends_at
+
+    def is_due(self, now: float) -> bool:
+        return now >= min(self.renew_at, self.replace_at)
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, daemon=True).start()
+
+
 class Delegation:
-    """The token of one user for one HDFS; several threads may ask for it.
+    """The token of one user for one HDFS; every job of a keeper asks for it, each in its thread.
+
+    Of all that find it due one question goes to HDFS. Nobody waits for the answer while the token
+    counts: a NameNode that is slow or silent keeps no job from what else it does.
 
     Parameters
     ----------
@@ -37,89 +66,119 @@ class Delegation:
         ``call("cancel", token)`` ends it.
     clock
         Seconds. By default those of this machine with its sleep, in which tokens grow old, too.
+    begin
+        Begins work beside the caller; by default in a thread of its own.
     """
 
     def __init__(
         self,
         call: Callable[..., object],
         clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        begin: Callable[[Callable[[], None]], object] = _in_a_thread,
     ) -> None:
         self._call = call
         self._clock = clock
+        self._begin = begin
         self._lock = threading.Lock()
-        self._token = ""
-        self._ahead = 0.0  # HDFS's clock, of ours
-        self._renew_at = self._replace_at = self._ends_at = self._life = 0.0
+        self._held = _Held()
+        self._asking: Future[None] | None = None  # done with the answer, whatever that is
+        self._wrong: SubmarineError | None = None
+        self._again_at = float("-inf")
 
-    def current(self) -> str:
-        """Return the token, renewed or another one where it is time for that.
+    def current(self, *, wait: bool = True) -> str:
+        """Return the token; where it is time for that, it is renewed or replaced meanwhile.
+
+        Parameters
+        ----------
+        wait
+            Whether to wait for HDFS where there is none that counts. Who does not asks again later.
 
         Raises
         ------
         SubmarineError
-            There is none that counts, and none to be had.
+            There is none that counts, and none to be had; without `wait`, or none yet.
         """
         with self._lock:
             now = self._clock()
-            try:
-                if not self._token or now >= self._replace_at:
-                    self._take(now)
-                elif now >= self._renew_at:
-                    self._renew(now)
-            except SubmarineError:
-                if not self._token or now >= self._ends_at:
-                    raise
-                self._renew_at = max(self._renew_at, now + _AGAIN)
-                self._replace_at = max(self._replace_at, now + _AGAIN)
-            return self._token
+            waits = wait and not self._held.counts(now)
+            # Who waits gets an answer of their own: there may be a ticket since the last one.
+            mine = self._asking is None and (waits or now >= self._again_at)
+            if mine := mine and self._held.is_due(now):
+                self._asking = Future()
+            asking = self._asking
+        if mine and asking is not None:
+            self._begin(partial(self._ask, asking))
+        if waits and asking is not None:
+            asking.result()
+        with self._lock:
+            if self._held.counts(self._clock()):
+                return self._held.token
+            wrong = self._wrong or ClusterError("HDFS has not given a token yet", where="HDFS")
+        raise wrong.with_traceback(None)
 
     def forget(self, token: str) -> None:
         """Have another one next: HDFS does not know this one, or not any more."""
         with self._lock:
-            if token == self._token:
-                self._token = ""
+            if token == self._held.token:
+                self._held = _Held(life=self._held.life)
 
     def give_back(self) -> None:
         """Tell HDFS that nobody has the token; no-op where there is none, or HDFS does not hear."""
         with self._lock:
-            if self._token:
-                with suppress(SubmarineError):
-                    self._call("cancel", self._token)
-                self._token = ""
+            token, self._held = self._held.token, _Held(life=self._held.life)
+        if token:
+            with suppress(SubmarineError):
+                self._call("cancel", token)
 
     @property
     def life(self) -> float:
         """Seconds in which a token can be renewed at all, from when it is given; 0 unless known."""
         with self._lock:
-            return self._life
+            return self._held.life
 
-    def _take(self, now: float) -> None:
+    def _ask(self, asking: Future[None]) -> None:
+        """Renew the token or get another one, and tell who waits for it."""
+        held, wrong = self._held, None
+        try:
+            now = self._clock()
+            held = self._take(now) if now >= held.replace_at else self._renew(held, now)
+        except SubmarineError as error:
+            wrong = error
+        except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
+            wrong = ClusterError(f"{type(error).__name__}: {error}", where="HDFS")
+        with self._lock:
+            self._held, self._wrong, self._asking = held, wrong, None
+            if wrong is not None:
+                self._again_at = self._clock() + _AGAIN
+        asking.set_result(None)
+
+    def _take(self, now: float) -> _Held:
         token = str(self._call("get"))
         issued, last = read_life(token)
-        self._token, self._ahead, self._life = token, issued - now, last - issued
+        life = last - issued
+        held = _Held(token, issued - now, replace_at=now + _BEHIND * life, life=life)
         try:
             # Until when it counts as it is, HDFS says to who renews it, and to nobody else.
-            self._count(now)
+            return self._counted(held, now)
         except KerberosError:
             raise
         except SubmarineError:
-            last = min(last, issued + _UNRENEWED)
-            self._ends_at = self._renew_at = last - self._ahead
-        self._replace_at = now + _BEHIND * (last - issued)
+            ends_at = min(last, issued + _UNRENEWED) - held.ahead
+            return held._replace(ends_at=ends_at, renew_at=ends_at)
 
-    def _renew(self, now: float) -> None:
+    def _renew(self, held: _Held, now: float) -> _Held:
         try:
-            self._count(now)
+            return self._counted(held, now)
         except KerberosError:
             raise
         except SubmarineError:  # it has ended while this machine slept, or HDFS has forgotten it
-            self._take(now)
+            return self._take(now)
 
-    def _count(self, now: float) -> None:
-        """Renew the token, and note until when it counts."""
-        until = float(str(self._call("renew", self._token))) / 1000
-        self._ends_at = until - self._ahead
-        self._renew_at = now + _BEHIND * (self._ends_at - now)
+    def _counted(self, held: _Held, now: float) -> _Held:
+        """Renew a token, and note until when it counts."""
+        until = float(str(self._call("renew", held.token))) / 1000
+        ends_at = until - held.ahead
+        return held._replace(ends_at=ends_at, renew_at=now + _BEHIND * (ends_at - now))
 
 
 def read_life(token: str) -> tuple[float, float]:

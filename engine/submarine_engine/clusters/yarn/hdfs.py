@@ -287,7 +287,7 @@ class Hdfs:
                 status = self._web.ask("GETFILESTATUS", path)["FileStatus"]
             except FileNotFoundError:
                 return None
-        return read_entry(path, cast("Mapping[str, Any]", status))
+            return read_entry(path, cast("Mapping[str, Any]", status))
 
     def exists(self, path: str) -> bool:
         """Tell whether there is a file or folder at `path`."""
@@ -306,9 +306,9 @@ class Hdfs:
                 answer = cast("Any", self._web.ask("LISTSTATUS", folder))
             except FileNotFoundError:
                 return []
-        entries = answer["FileStatuses"]["FileStatus"]
-        # Asked for a file, HDFS lists that file by an empty name.
-        return [read_entry(f"{folder}/{one['pathSuffix']}".rstrip("/"), one) for one in entries]
+            entries = answer["FileStatuses"]["FileStatus"]
+            # Asked for a file, HDFS lists that file by an empty name.
+            return [read_entry(f"{folder}/{one['pathSuffix']}".rstrip("/"), one) for one in entries]
 
     def get(self, path: str, to: Path | None = None) -> bytes:
         """Return the file at `path`; with `to`, write it there and return nothing of it."""
@@ -438,10 +438,15 @@ class Hdfs:
             return {"user.name": str(self._web.user)}
         return {"delegation": self.delegation_token()}
 
-    def delegation_token(self) -> str:
+    def delegation_token(self, *, wait: bool = True) -> str:
         """Return the token by which containers ask, of which a quarter of its life is left.
 
         Empty where HDFS asks for none.
+
+        Parameters
+        ----------
+        wait
+            See `Delegation.current`.
 
         Raises
         ------
@@ -451,7 +456,7 @@ class Hdfs:
         if not self._web.kerb:
             return ""
         self._is_given_away = True
-        return self._delegation.current()
+        return self._delegation.current(wait=wait)
 
     @property
     def token_life(self) -> float:
@@ -498,7 +503,7 @@ class Hdfs:
             yield
         except (SubmarineError, FileExistsError):
             raise
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
             raise hdfs_error_words(
                 error, self.where, path, SubmissionError if write else None
             ) from error

@@ -257,8 +257,9 @@ class YarnRequest(Request):
         if not self._services.conf.kerberos or now < self._access_at:
             return
         self._access_at = now + _ACCESS_INTERVAL
-        hdfs = self._services.hdfs
-        token = hdfs.delegation_token() if hdfs is not None else ""
+        # Neither waits for HDFS: the log and the end of the job come without it.
+        hdfs = self._services.hdfs_at_once
+        token = hdfs.delegation_token(wait=False) if hdfs is not None else ""
         # What a keeper before this one has told them, nobody knows: they are told once more.
         late = [task for task in tasks if self._access.get(task, self._allocator.token) != token]
         if hdfs is not None and late:

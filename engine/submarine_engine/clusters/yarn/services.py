@@ -55,6 +55,7 @@ class Services:
         self.submit_queue = submit_queue
         self._hdfs: Hdfs | None = None
         self._hdfs_lock = threading.Lock()
+        self._opening = threading.Lock()
         self.masters = Masters(self.folder, self.driver, self.rm, idle, self._token_life)
 
     def _token_life(self) -> float:
@@ -76,6 +77,20 @@ class Services:
             if self._hdfs is None:
                 self._hdfs = open_hdfs(self.conf)
             return self._hdfs
+
+    @property
+    def hdfs_at_once(self) -> Hdfs | None:
+        """The same without a wait: None, too, while it is not open yet, which somebody sees to."""
+        if self._hdfs is None and self._opening.acquire(blocking=False):
+            threading.Thread(target=self._open, daemon=True).start()
+        return self._hdfs
+
+    def _open(self) -> None:
+        try:
+            with suppress(SubmarineError):  # who cannot go on without it is told
+                _ = self.hdfs
+        finally:
+            self._opening.release()
 
     def session(self, launch: Mapping[str, Any]) -> Session | None:
         """Return whose job it is; None where it depends on no process."""
