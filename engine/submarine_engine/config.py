@@ -17,7 +17,7 @@ from typing import Any
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.declared import known_settings
 from submarine_engine.errors import CommandError, ConfigError
-from submarine_engine.settings import Key
+from submarine_engine.settings import PREFIX, Key
 
 DEFAULT = "default"
 OPTION = "option"
@@ -88,8 +88,10 @@ def load_config(overrides: Mapping[str, object] | None = None, *, search: bool =
     for name, (raw, line) in written.items():
         where = f"{path}, line {line}" if line else str(path)
         values[name] = _checked(_known(name, keys, where), raw, where), str(path)
+    # A look into the environment for each of them would be half of what this takes.
+    ours = {name for name in os.environ if name.startswith(PREFIX)}
     for key in keys.values():
-        if text := os.environ.get(key.variable):
+        if key.variable in ours and (text := os.environ[key.variable]):
             value = _checked(key, text, f"environment variable {key.variable}")
             values[key.name] = value, key.variable
     for name, raw in (overrides or {}).items():

@@ -26,7 +26,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.history import JobPaths, make_private, read_foreign, write_aside, write_json
+from submarine_engine.history import (
+    SPOILT,
+    JobPaths,
+    is_job_id,
+    make_private,
+    read_foreign,
+    read_json,
+    write_aside,
+    write_json,
+)
 
 VERSION = 1
 ENVIRONMENT = "environment.json"
@@ -44,6 +53,11 @@ _UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
 _DATA_PATIENCE = 10.0
 _MOST_FILES = 200_000
 _NOT_THERE = "it is not there"
+_LOCK = "lock"
+_LATER = 0.5
+"""Seconds after a submission in which its job begins, and nothing is noted."""
+_TOO_LATE = 60.0
+"""Seconds after a submission from which on a look would tell of what has come since."""
 _SMALL = 64 << 20
 """Bytes of data that are read to tell by the content whether it has changed."""
 
@@ -166,6 +180,11 @@ class Provenance:
 
 
 # Noting it, as the job is submitted.
+#
+# One process of a home and machine notes for all that is submitted there meanwhile: a burst of
+# jobs starts one interpreter, and git is asked once for those of a folder. What is asked for lies
+# in files by the jobs' ids. Whoever makes one takes the lock, and starts the process where it is
+# free; who holds it looks once more for such files after it has let go.
 
 
 def begin(paths: JobPaths, workdir: Path, data: Path | None) -> None:
@@ -190,55 +209,145 @@ def begin(paths: JobPaths, workdir: Path, data: Path | None) -> None:
         if known and not git and data is None:
             return
         asked = {
-            "home": str(home),
+            "kept": str(kept),
             "entries": [] if known else entries,
+            "python": platform.python_version(),
             "prefix": sys.prefix,
             "workdir": str(workdir) if git else "",
             "data": str(data) if data is not None else "",
         }
-        from submarine_engine.clusters.machine import spawn_detached  # noqa: PLC0415 - as needed
+        from submarine_engine.clusters import machine  # noqa: PLC0415 - as needed
 
-        program = "import sys; sys.path[:0] = [sys.argv[1]]; "
-        program += "from submarine_engine.provenance import main; main(*sys.argv[2:])"
-        words = [str(Path(__file__).parents[1]), str(paths.root), json.dumps(asked)]
-        # An interpreter takes a hundredth of a second of a core: the job's first line goes before.
-        later = ["/bin/sh", "-c", 'sleep 0.5; exec "$@"', "sh"]
-        spawn_detached(
+        folder = home / "hosts" / machine.host() / "noting"
+        make_private(folder)
+        write_json(folder / f"{paths.job_id}.json", asked)
+        _start(home, folder)
+
+
+def _start(home: Path, folder: Path) -> None:
+    """Start the process that notes, where none does."""
+    from submarine_engine.clusters import locks, machine  # noqa: PLC0415 - as needed
+
+    lock = locks.take(folder / _LOCK)
+    if lock is None:
+        return
+    program = "import sys; sys.path[:0] = [sys.argv[1]]; "
+    program += "from submarine_engine.provenance import main; main(*sys.argv[2:])"
+    words = [str(Path(__file__).parents[1]), str(home), str(folder), str(lock)]
+    # An interpreter takes a hundredth of a second of a core: the job's first line goes before.
+    later = ["/bin/sh", "-c", f'sleep {_LATER:g}; exec "$@"', "sh"]
+    try:
+        machine.spawn_detached(
             [*later, sys.executable, "-I", "-S", "-c", program, *words],
             os.environ,
             log=Path(os.devnull),
-            keep=(),
+            keep=[lock],
         )
+    finally:
+        locks.drop(lock)
 
 
-def main(folder: str, asked: str) -> None:
-    """Note what `begin` has left: the program of that process.
+def main(home: str, folder: str, lock: str) -> None:
+    """Note what `begin` has left, until there is nothing more: the program of that process.
 
     Parameters
     ----------
+    home
+        Of the jobs.
     folder
-        The job's.
-    asked
-        What is to be noted, as JSON.
+        Where it is told what to note.
+    lock
+        The descriptor that holds its lock.
     """
-    os.nice(10)  # the job's own start goes before
+    os.nice(10)  # the jobs' own start goes before
     os.umask(0o077)
-    told = json.loads(asked)
-    root = Path(folder)
+    from submarine_engine.clusters import locks  # noqa: PLC0415 - of this process alone
+
+    held: int | None = int(lock)
     with suppress(OSError):
-        if told["entries"]:
-            kept = _kept_at(Path(told["home"]), told["entries"])
-            keep_environment(kept, told["entries"], told["prefix"], root / ENVIRONMENT)
-        found: dict[str, Any] = {"version": VERSION}
-        if told["workdir"]:
-            repository, diff = look_at_repository(told["workdir"], _GIT_PATIENCE)
-            found["git"] = _fields(repository)
-            if diff:
-                write_aside(root / DIFF, diff)
-        if told["data"]:
-            found["data"] = _fields(look_at_data(told["data"], _DATA_PATIENCE))
-        if len(found) > 1:
-            write_json(root / PROVENANCE, found)
+        while held is not None:
+            _note_all(Path(home), Path(folder))
+            locks.drop(held)
+            # What was asked for while the lock was held has started no other process.
+            held = locks.take(Path(folder) / _LOCK) if _is_asked(Path(folder)) else None
+
+
+def _note_all(home: Path, folder: Path) -> None:
+    """Note for all jobs that are waiting for it, and those that come meanwhile.
+
+    What may take long, their data, is looked at one by one, when nobody waits for a look at git.
+    """
+    large: list[tuple[Path, dict[str, Any]]] = []
+    while (fresh := _take_asked(home, folder)) or large:
+        looked: dict[str, tuple[Repository, bytes]] = {}
+        for root, told in fresh:
+            with suppress(*SPOILT):
+                large += _note(root, told, looked)
+        if large:
+            with suppress(*SPOILT):
+                _note_data(*large.pop(0))
+        elif _is_asked(folder):  # most are one of several: they share a look
+            time.sleep(_LATER)
+
+
+def _is_asked(folder: Path) -> bool:
+    return any(folder.glob("*.json"))
+
+
+def _take_asked(home: Path, folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the folders of the jobs to note for, and what is to be noted of each; only once.
+
+    Raises
+    ------
+    OSError
+        One cannot be taken away: it would be noted for ever.
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        told = None
+        with suppress(*SPOILT):
+            # What another process was killed before is another repository by now, maybe.
+            if time.time() - path.stat().st_mtime < _TOO_LATE:
+                told = read_json(path)
+        path.unlink()
+        if told is not None and is_job_id(path.stem):
+            found.append((home / "jobs" / path.stem, told))
+    return found
+
+
+def _note(
+    root: Path, told: dict[str, Any], looked: dict[str, tuple[Repository, bytes]]
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Note a job's packages and repository; return what is left of it to be looked at.
+
+    `looked` has what git has told of folders since the job was submitted.
+    """
+    if told["entries"]:
+        keep_environment(
+            Path(told["kept"]),
+            told["entries"],
+            told["prefix"],
+            root / ENVIRONMENT,
+            python=told["python"],
+        )
+    noted: dict[str, Any] = {"version": VERSION}
+    if workdir := told["workdir"]:
+        if workdir not in looked:
+            looked[workdir] = look_at_repository(workdir, _GIT_PATIENCE)
+        repository, diff = looked[workdir]
+        noted["git"] = _fields(repository)
+        if diff:
+            write_aside(root / DIFF, diff)
+    if told["data"]:
+        return [(root, {**told, "noted": noted})]
+    if len(noted) > 1:
+        write_json(root / PROVENANCE, noted)
+    return []
+
+
+def _note_data(root: Path, told: dict[str, Any]) -> None:
+    data = look_at_data(told["data"], _DATA_PATIENCE)
+    write_json(root / PROVENANCE, {**told["noted"], "data": _fields(data)})
 
 
 def _fields(told: Repository | Data) -> dict[str, Any]:
@@ -253,7 +362,9 @@ def environment_now() -> Environment:
     return _look_at_environment(_entries(sys.path), sys.prefix)
 
 
-def keep_environment(kept: Path, entries: Sequence[str], prefix: str, target: Path) -> None:
+def keep_environment(
+    kept: Path, entries: Sequence[str], prefix: str, target: Path, *, python: str = ""
+) -> None:
     """Look what is installed, and note it for this job and those that come.
 
     Parameters
@@ -266,6 +377,8 @@ def keep_environment(kept: Path, entries: Sequence[str], prefix: str, target: Pa
         Where their Python is.
     target
         Where the job is to have it.
+    python
+        Its version; this one's unless given.
 
     Raises
     ------
@@ -273,7 +386,7 @@ def keep_environment(kept: Path, entries: Sequence[str], prefix: str, target: Pa
         The disk is full, or the job's folder is gone.
     """
     changed = max((_changed_at(entry) for entry in entries), default=0.0)
-    told = json.dumps(_look_at_environment(entries, prefix).to_json()).encode()
+    told = json.dumps(_look_at_environment(entries, prefix, python).to_json()).encode()
     if time.time() - changed < _SETTLED:
         write_aside(target, told)
         return
@@ -319,9 +432,10 @@ def _link(kept: Path, target: Path) -> bool:
     return True
 
 
-def _look_at_environment(entries: Sequence[str], prefix: str) -> Environment:
+def _look_at_environment(entries: Sequence[str], prefix: str, python: str = "") -> Environment:
     packages = [package for entry in entries for package in _installed(entry)]
-    return Environment(python=platform.python_version(), prefix=prefix, packages=tuple(packages))
+    version = python or platform.python_version()
+    return Environment(python=version, prefix=prefix, packages=tuple(packages))
 
 
 def _installed(entry: str) -> Iterator[Package]:

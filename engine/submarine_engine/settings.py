@@ -18,6 +18,10 @@ from submarine_engine.command.values import format_size, read_seconds, read_size
 _MIB = 1 << 20
 
 
+PREFIX = "SUBMARINE_"
+"""With which the environment variables begin that set something."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """One setting there is.
@@ -44,7 +48,7 @@ class Key:
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
-        return f"SUBMARINE_{self.name.upper()}"
+        return PREFIX + self.name.upper()
 
 
 def _default_home() -> Path:

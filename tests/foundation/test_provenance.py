@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from submarine_engine import provenance
-from submarine_engine.history import JobPaths, make_private, new_job_id
+from submarine_engine.clusters import locks
+from submarine_engine.history import JobPaths, make_private, new_job_id, write_json
 from submarine_engine.provenance import (
     DIFF,
     ENVIRONMENT,
@@ -72,9 +73,30 @@ def git(folder, *words):
 
 
 def note(paths, **asked):
-    told = {"home": str(paths.root.parents[1]), "entries": [], "prefix": "", "workdir": "",
-            "data": "", **asked}  # fmt: skip
-    main(str(paths.root), json.dumps(told))
+    """Have noted what `begin` would leave of a job."""
+    home = paths.root.parents[1]
+    told = {"kept": str(home / "kept.json"), "entries": [], "python": "3", "prefix": "",
+            "workdir": "", "data": "", **asked}  # fmt: skip
+    make_private(home / "noting")
+    write_json(home / "noting" / f"{paths.job_id}.json", told)
+    see_through(home, home / "noting")
+
+
+def see_through(home, folder):
+    """Note all that is left in a folder, as the process beside does."""
+    lock = locks.take(folder / "lock")
+    main(str(home), str(folder), str(lock))
+    assert locks.is_free(folder / "lock")
+
+
+def take_words(monkeypatch):
+    """Have nothing started by `begin`; return the list that has the words of what would be."""
+    started = []
+    monkeypatch.setattr(
+        "submarine_engine.clusters.machine.spawn_detached",
+        lambda words, *_, **__: started.append(words),
+    )
+    return started
 
 
 @pytest.fixture(autouse=True)
@@ -105,17 +127,13 @@ def test_an_environment_is_looked_at_once_for_all_its_jobs(tmp_path, monkeypatch
     os.utime(entry, (1000, 1000))
     monkeypatch.setattr(sys, "path", [str(entry), *(p for p in sys.path if "-packages" not in p)])
     home = tmp_path / "home"
-    started = []
-    monkeypatch.setattr(
-        "submarine_engine.clusters.machine.spawn_detached",
-        lambda words, *_, **__: started.append(words),
-    )
+    started = take_words(monkeypatch)
     first, second, third = (JobPaths(home, new_job_id()) for _ in range(3))
     for paths in (first, second, third):
         make_private(paths.root)
     begin(first, tmp_path, None)
     (words,) = started
-    main(*words[-2:])
+    see_through(home, Path(words[-2]))
     told = read_provenance(first).environment
     assert told == environment_now()
     versions = {name: version for name, (version, _) in told.by_name().items()}
@@ -129,7 +147,7 @@ def test_an_environment_is_looked_at_once_for_all_its_jobs(tmp_path, monkeypatch
     os.utime(entry, (2000, 2000))
     begin(third, tmp_path, None)
     assert len(started) == 2
-    main(*started[1][-2:])
+    see_through(home, Path(started[1][-2]))
     assert "torch" in read_provenance(third).environment.by_name()
     assert "torch" not in read_provenance(second).environment.by_name()
 
@@ -159,6 +177,78 @@ def test_a_job_folder_that_is_gone_costs_nothing(tmp_path, job, repository):
     begin(job, tmp_path, None)
     note(job, entries=[str(site(tmp_path, numpy="2.0"))], workdir=str(repository))
     assert not job.root.exists()
+
+
+# The process that notes.
+
+
+def test_jobs_that_come_together_are_noted_by_one_process_that_asks_git_once(
+    tmp_path, repository, monkeypatch
+):
+    home, started, looks = tmp_path / "home", take_words(monkeypatch), []
+    jobs = [JobPaths(home, new_job_id()) for _ in range(3)]
+    data = repository / "train.py"
+    for paths in jobs:
+        make_private(paths.root)
+    look = provenance.look_at_repository
+
+    def looking(*words):
+        looks.append(words)
+        if len(looks) == 1:  # one more comes while git is asked: it is noted, too
+            begin(jobs[2], repository, None)
+        return look(*words)
+
+    monkeypatch.setattr(provenance, "look_at_repository", looking)
+    monkeypatch.setattr(provenance, "_LATER", 0.0)
+    begin(jobs[0], repository, data)
+    folder = Path(started[0][-2])
+    held = locks.take(folder / "lock")  # the first's process runs
+    begin(jobs[1], repository, None)
+    assert len(started) == 1
+    main(str(home), str(folder), str(held))
+    assert len(started) == 1
+    assert len(looks) == 2
+    head = git(repository, "rev-parse", "HEAD")
+    told = [read_provenance(paths) for paths in jobs]
+    assert [one.git.commit for one in told] == [head] * 3
+    assert [one.data and one.data.files for one in told] == [1, None, None]
+    assert not list(folder.glob("*.json"))
+    assert locks.is_free(folder / "lock")
+
+
+def test_what_came_as_the_process_let_go_of_its_lock_is_noted(tmp_path, repository, monkeypatch):
+    home, started = tmp_path / "home", take_words(monkeypatch)
+    jobs = [JobPaths(home, new_job_id()) for _ in range(2)]
+    for paths in jobs:
+        make_private(paths.root)
+    begin(jobs[0], repository, None)
+    folder, drop = Path(started[0][-2]), locks.drop
+    held = locks.take(folder / "lock")
+
+    def dropped_late(descriptor):
+        if not (jobs[1].root / ENVIRONMENT).exists():
+            begin(jobs[1], repository, None)  # sees the lock held, and starts nothing
+        drop(descriptor)
+
+    monkeypatch.setattr(locks, "drop", dropped_late)
+    main(str(home), str(folder), str(held))
+    assert len(started) == 1
+    assert read_provenance(jobs[1]).git is not None
+
+
+def test_what_is_spoilt_or_too_late_is_noted_for_nobody(tmp_path, repository, job):
+    home = job.root.parents[1]
+    folder = home / "noting"
+    make_private(folder)
+    (folder / f"{new_job_id()}.json").write_text("no JSON")
+    (folder / f"{new_job_id()}.json").write_text('{"entries": 3}')
+    (folder / "..json").write_text("{}")
+    late = folder / f"{job.job_id}.json"
+    write_json(late, {"entries": [], "workdir": str(repository), "data": ""})
+    os.utime(late, (1000, 1000))
+    see_through(home, folder)
+    assert not list(folder.glob("*.json"))
+    assert list(job.root.iterdir()) == []
 
 
 # The repository.
