@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.hadoop",
     "tests.kubernetes_homes",
     "tests.kubernetes_own",
+    "tests.kueue_site",
     "tests.slurm_own",
 ]
 

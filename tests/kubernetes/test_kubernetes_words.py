@@ -365,7 +365,9 @@ def test_who_is_before_a_job_in_its_queue_is_counted(server):
     ("message", "words"),
     [
         ("", "has not let it in yet"),
-        ("ClusterQueue gpus is stopped", "the queue team is stopped"),
+        ("ClusterQueue gpus is inactive", "the queue team is stopped, or not set up"),
+        ("LocalQueue team is stopped", "the queue team is stopped, or not set up"),
+        ("The ClusterQueue is stopped", "the queue team is stopped, or not set up"),
         (
             "insufficient quota for nvidia.com/gpu in flavor any, request > maximum capacity (4)",
             "asks for more of nvidia.com/gpu than the queue team ever gives",

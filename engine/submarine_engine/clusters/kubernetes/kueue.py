@@ -22,6 +22,7 @@ _HOLDS = 1.0  # seconds for which the answer holds which workloads there are
 _LONGEST = 300
 _MOST_NAMED = 10
 _MISSING = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
+_CLOSED = re.compile(r"Queue (\S+ )?(is stopped|is inactive|doesn't exist)")
 _TOO_LARGE = re.compile(r"insufficient quota for (\S+) in flavor")
 
 
@@ -134,8 +135,11 @@ def reason(workload: Mapping[str, Any], queue: str) -> str:
     text = " ".join(str(condition.get("message") or "").split())[:_LONGEST]
     if not text:
         return f"the queue {queue} has not let it in yet"
-    if "is stopped" in text:
-        return f"the queue {queue} is stopped: it lets nothing in until somebody opens it"
+    if _CLOSED.search(text):
+        return (
+            f"the queue {queue} is stopped, or not set up: it lets nothing in until somebody opens"
+            f" it (kubectl describe localqueue {queue})"
+        )
     if missing := _MISSING.search(text):
         what, flavor, more = missing.groups()
         return f"the quota of the queue {queue} is in use: {more} more of {what} needed ({flavor})"
