@@ -111,6 +111,20 @@ def test_who_gives_way_to_a_higher_priority_is_another_attempt(place, kueue):
     assert (status.state, status.attempt) == (JobState.SUCCEEDED, 2)
 
 
+def test_a_stopped_queue_is_told_and_one_that_is_drained_gives_jobs_back(place, kueue):
+    kueue.set_queue("gpus", 2, stopped="Hold")
+    job, flag, gate = begin(place, "held", gpus=1, retries=1)
+    until(lambda: says(job, "the queue team is stopped"), PATIENCE)
+    kueue.set_queue("gpus", 2)
+    until(flag.exists, PATIENCE)
+    kueue.set_queue("gpus", 2, stopped="HoldAndDrain")
+    until(lambda: job.status().attempt == 2, PATIENCE)
+    until(lambda: says(job, "the queue team is stopped"), PATIENCE)
+    kueue.set_queue("gpus", 2)
+    gate.touch()
+    assert job.wait(PATIENCE).state is JobState.SUCCEEDED
+
+
 def test_a_queue_that_is_not_there_is_refused_before_there_is_a_job(place, kueue):
     kueue.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "others"}})
     kueue.set_local("theirs", "gpus", "others")
