@@ -7,6 +7,7 @@ import platform
 import resource
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from submarine_engine.clusters.kubernetes.environment import (
 )
 from submarine_engine.clusters.kubernetes.manifest import _BOOT
 from submarine_engine.clusters.layers import digest_of, write_archive
-from submarine_engine.errors import SubmissionError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.testing.jobs import until
 from submarine_runtime.pod import HEARD, READY, ROOT, note_use
 
@@ -123,6 +124,7 @@ def test_a_volume_keeps_layers_so_that_the_next_pod_is_sent_nothing(pods, launch
         wire.shutdown()
 
 
+@pytest.mark.long
 def test_of_several_pods_the_first_fills_the_volume_for_all(launch, tmp_path, sent):
     volume, cluster = tmp_path / "volume-of-all", SeveralPods(tmp_path)
     volume.mkdir()
@@ -193,7 +195,9 @@ def test_an_archive_that_is_gone_meanwhile_is_told(pods, launch):
     assert "packed anew" in gone.value.fix
 
 
-@pytest.mark.parametrize("spoilt", ["link", "open", "file"])
+@pytest.mark.parametrize(
+    "spoilt", ["open", *(pytest.param(one, marks=pytest.mark.long) for one in ("link", "file"))]
+)
 def test_a_volume_that_others_could_write_keeps_nothing(pods, launch, tmp_path, spoilt):
     volume = tmp_path / "shared"
     volume.mkdir()
@@ -322,3 +326,16 @@ def test_a_pod_waits_as_long_as_its_files_come_and_no_longer(tmp_path):
             waits.wait(1.0)
         (tmp_path / READY).touch()
         assert waits.communicate(timeout=60)[0] == "begun\n"
+
+
+def test_who_is_wanted_no_more_stops_trying(pods, launch):
+    def gone(*_):
+        raise ClusterError("the pod is gone")
+
+    pods.open = gone
+    sender = EnvironmentSender(pods, launch, [])
+    sender.begin(TASK, "pod-that-is-gone")
+    until(lambda: "goes on to worker-0 soon: the pod's files cannot be" in sender.words)
+    sender.close()
+    until(lambda: "pod-that-is-gone" not in str(threading.enumerate()))
+    assert not sender.has(TASK)

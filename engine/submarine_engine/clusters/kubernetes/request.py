@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from submarine_runtime.pod import ROOT
-from submarine_runtime.saving import PLACE
-from submarine_runtime.shared_folder import ASKED
-
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
-from submarine_engine.clusters.environment import file_address, job_environment
+from submarine_engine.clusters.kubernetes.archive import task_archive
 from submarine_engine.clusters.kubernetes.client import RefusedError, TakenError
 from submarine_engine.clusters.kubernetes.environment import (
     EnvironmentSender,
@@ -25,7 +19,6 @@ from submarine_engine.clusters.kubernetes.files import (
     EndedSource,
     PodFiles,
     PodSource,
-    pack,
 )
 from submarine_engine.clusters.kubernetes.manifest import (
     FILES_CONTAINER,
@@ -41,10 +34,8 @@ from submarine_engine.clusters.kubernetes.noted import NOTE
 from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits, needs
 from submarine_engine.clusters.log_mirror import EXIT
 from submarine_engine.clusters.noted_request import NotedRequest
-from submarine_engine.clusters.store import add_warning, task_plan
+from submarine_engine.clusters.store import add_warning
 from submarine_engine.errors import ClusterError, SubmissionError
-from submarine_engine.history import TaskPaths
-from submarine_engine.secret_values import noted_values
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import AllocatedByTask
@@ -281,7 +272,7 @@ class KubernetesRequest(NotedRequest):
             if self._job.launch.get("layers") and (sender is None or not sender.has(task)):
                 self._send_environment(task)
                 return
-            files.bring(self._archive(task))
+            files.bring(task_archive(self._job, self._spec, task))
         self._brought.add(task)
 
     def _send_environment(self, task: str) -> None:
@@ -295,9 +286,10 @@ class KubernetesRequest(NotedRequest):
         if self._sender is not None:
             self._sender.close()
             if self._sender.note:
-                add_warning(
-                    self._job.paths, f"no volume keeps the environment: {self._sender.note}"
-                )
+                with suppress(OSError):  # a full disk
+                    add_warning(
+                        self._job.paths, f"no volume keeps the environment: {self._sender.note}"
+                    )
             self._sender = None
 
     def _reach(self, task: str) -> PodFiles:
@@ -305,62 +297,6 @@ class KubernetesRequest(NotedRequest):
             python = str(self._job.launch["python"])
             self._files[task] = PodFiles(self._state.api, self._names[task], task, python)
         return self._files[task]
-
-    def _archive(self, task: str) -> bytes:
-        """Return what a task's pod is brought."""
-        job, spec = self._job, self._spec
-        volumes = read_volumes(chosen(spec, "volumes"))
-        folder = Path(str(job.record["workdir"]))
-        seen = any(folder.is_relative_to(path) for path in volumes)
-        workdir, task_root = str(folder) if seen else f"{ROOT}/work", Path(ROOT, "job", task)
-        plan = task_plan(
-            spec,
-            task,
-            job_id=self._id,
-            bundle=f"{ROOT}/job/bundle",
-            entry=job.launch["entry"],
-            workdir=workdir,
-            home=job.launch["home"],
-            attempt=job.attempt,
-        )
-        role = next(role for role in spec.roles if task in role.tasks)
-        environment = job_environment(
-            {"HOME": f"{ROOT}/user", **job.launch["outer"]},
-            {PLACE: str(task_root), **spec.env, **noted_values(job.paths.root)},
-            job_id=self._id,
-            task=TaskPaths(task_root),
-            vcores=role.resources.vcores,
-            input_path=file_address(spec.input_path or "", ""),
-            checkpoint_path=file_address(spec.checkpoint_path or "", ""),
-        )
-        lib = f"{ROOT}/lib/submarine_runtime"
-        python = job.launch.get("task_python") or job.launch["python"]
-        launch = {
-            "gpus": role.resources.gpus or 0,
-            "command": [python, "-u", f"{lib}/__main__.py", str(task_root)],
-            "environment": environment,
-            "workdir": workdir,
-            "inside": f"{lib}/inside.py",
-            "artifacts": f"{lib}/artifacts.py",
-            "passes_on": True,
-            "tells": "",
-        }
-        below = f"job/{task}"
-        beside = {
-            f"work/{name}": (job.paths.bundle / name).read_bytes() for name in job.launch["beside"]
-        }
-        return pack(
-            {"job/bundle": job.paths.bundle},
-            {
-                f"{below}/": b"",
-                f"{below}/logdir/": b"",
-                f"{below}/artifacts/": b"",
-                f"{below}/{ASKED}": b"",
-                f"{below}/task.json": json.dumps({**plan, "results": "."}).encode(),
-                f"{below}/launch.json": json.dumps(launch).encode(),
-                **beside,
-            },
-        )
 
     def _refuse_hopeless(self, pods: Mapping[str, Pod]) -> None:
         """Refuse a job whose pods will never begin."""
