@@ -65,15 +65,6 @@ UNDONE = {
 }
 """What a cluster does not do, or does not do here, and why."""
 
-if (os.cpu_count() or 1) < 4:  # GPUs, each of whose tasks wants a processor
-    UNDONE["kubernetes"] |= dict.fromkeys(
-        (
-            "test_an_elastic_job_has_the_most_where_there_is_room",
-            "test_an_elastic_job_begins_with_what_there_is_and_goes_on_with_more",
-        ),
-        "its nodes have this machine's processors, and four tasks want one each",
-    )
-
 
 HOMES = {
     "hosts": "hosts_home",

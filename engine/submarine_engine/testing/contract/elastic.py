@@ -9,7 +9,7 @@ from submarine_engine.events import Growing, Resized, Retried
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing.jobs import until
 
-EACH = Resources(gpus=1, memory=256, vcores=1)
+EACH = Resources(gpus=1, memory=256)  # as many fit as there are GPUs, however few processors
 
 TOGETHER = """
 import os, time
