@@ -99,9 +99,7 @@ def test_tickets_that_java_cannot_read_are_refused(monkeypatch, name):
     assert "kinit" in told.value.fix
 
 
-@pytest.mark.parametrize(
-    "name", ["FILE:/home/ana/tickets", "/home/ana/tickets", "/home/ana/tickets:2"]
-)
+@pytest.mark.parametrize("name", ["FILE:/srv/tickets", "/srv/tickets", "/srv/tickets:2"])
 def test_tickets_in_a_file_are_taken(monkeypatch, name):
     monkeypatch.setenv("KRB5CCNAME", name)
     kerberos.check_files()
