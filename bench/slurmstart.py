@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -49,6 +50,7 @@ def on_slurm(folder: Path, gpus: int = 1) -> Iterator[None]:
             try:
                 yield
             finally:
+                shutil.rmtree(home / "slurm", ignore_errors=True)  # its keeper waits for more jobs
                 end_processes_of(home, patience=30)
     finally:
         cluster.down()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def home_on_slurm(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory)
     """Give a home for jobs on that Slurm, which is there until their keeper has ended."""
     home = tmp_path_factory.mktemp("slurm-home")
     yield home
+    shutil.rmtree(home / "slurm", ignore_errors=True)  # its keeper would wait for more jobs
     left = end_processes_of(home, PATIENCE)
     assert not left, f"left running: {left}"
 

@@ -50,14 +50,17 @@ def main(words: list[str]) -> int:
         return 0  # it was asked for twice: another one runs it, or has run it
     with suppress(OSError):  # a shared disk may have no locks, and nobody asks for this one there
         fcntl.flock(begun, fcntl.LOCK_EX)
+    with open("launch.json") as file:
+        launch = json.load(file)
+    here = ".".join(map(str, sys.version_info[:2]))
+    if launch.get("release", here) != here:  # values travel between the same releases only
+        sys.exit(f"Python {here} is there, and the job was made by Python {launch['release']}")
     named = os.environ.get("SLURMD_NODENAME") or os.environ.get("SUBMARINE_NODE")
     _write("node", named or os.uname().nodename)
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     # `scancel` by hand asks all processes of the job to end: this one stays, to tell of it.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    with open("launch.json") as file:
-        launch = json.load(file)
     before = _oom_kills()
     code = _run(launch)
     _end_rest()

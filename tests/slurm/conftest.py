@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -100,6 +101,7 @@ def broken(slurm_of_its_own, tmp_path, monkeypatch):
         scontrol("update", f"nodename={node}", "state=resume", check=False)
     slurm_of_its_own.up()
     place.clean_up()
+    shutil.rmtree(home / "slurm", ignore_errors=True)  # its keeper would wait for more jobs
     left = end_processes_of(home, PATIENCE)
     assert not left, f"left running: {left}"
     until(lambda: not slurm_of_its_own.problems())

@@ -1,11 +1,15 @@
-"""``--cluster any`` with this machine and a real Slurm."""
+"""``--cluster any`` with this machine, a real Slurm and a real YARN."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 from submarine_engine import open_job, submit
 from submarine_engine.clusters.choice import cluster_for
+from submarine_engine.job import JobState
 from submarine_engine.records import list_jobs
+from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import bundle_of, spec_of, until
 from submarine_engine.testing.place import HOLD
 
@@ -68,3 +72,38 @@ def test_an_option_that_slurm_alone_knows_leads_there(place):
     place.jobs.append(job)
     assert job.cluster.name == "slurm"
     assert job.result(180) == 3
+
+
+@pytest.mark.long
+# Of the two clusters YARN is the slower one to start: this is beside its other tests.
+@pytest.mark.xdist_group(name="the cluster")
+def test_jobs_of_this_machine_slurm_and_yarn_are_beside_each_other(
+    shared_home, slurm, tmp_path, monkeypatch
+):
+    for name, value in (*slurm.environment().items(), ("SUBMARINE_ANY_WITHIN", "120")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "local,slurm,yarn")
+    place, gate = Place("local", shared_home, tmp_path, largest=1), tmp_path / "gate"
+    told = []
+    try:
+        for gpus in (1, 4, 1):
+            chosen, job = begin(place, HOLD.format(str(gate)), **place.with_gpus(gpus))
+            told.append((job.cluster.name, chosen))
+            place.until_running(job)
+        (_, on_slurm, on_yarn) = place.jobs
+        assert [name for name, _ in told] == ["local", "slurm", "yarn"]
+        assert told[1][1].startswith("slurm: 4 GPUs free, 4 asked for; local: ")
+        assert "; local: 0 GPUs free, 1 asked for; slurm: 0 GPUs free, 1 asked for" in told[2][1]
+        listed = {one.id: (one.cluster, one.state) for one in list_jobs(shared_home)}
+        for job, (name, _) in zip(place.jobs, told, strict=True):
+            assert listed[job.id] == (name, JobState.RUNNING)
+        holders = {gpu.job_id for job in (on_slurm, on_yarn) for gpu in job.cluster.gpus()}
+        assert holders >= {on_slurm.id, on_yarn.id}
+        gate.touch()
+        for job in place.jobs:
+            assert job.wait(180).state is JobState.SUCCEEDED
+    finally:
+        gate.touch()
+        place.clean_up()
+        shutil.rmtree(shared_home / "slurm", ignore_errors=True)  # its keeper waits for more jobs

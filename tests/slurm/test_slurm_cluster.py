@@ -14,8 +14,10 @@ from submarine_engine.testing.jobs import until
 
 
 def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
-    job = place.submit("import os\nos.environ['SLURM_JOB_ID']", gpus=1)
-    number = job.result(180)
+    told = "(os.environ['SLURM_JOB_ID'], 'SLURM_STEP_ID' in os.environ)"
+    job = place.submit(f"import os\n{told}", gpus=1)
+    number, is_step = job.result(180)
+    assert not is_step  # its one task is the batch script's own: no step is begun, nor ended
     told = place.told()[job_name(job.id, 1)]
     assert str(told["job_id"]) == number
     until(lambda: place.told()[job_name(job.id, 1)]["job_state"] == "COMPLETED")

@@ -267,7 +267,7 @@ SHIFTED = """
 import runpy, sys, time
 real = time.time
 time.time = lambda: real() + {shift}
-sys.argv = [one for one in sys.argv[1:] if one not in ("-I", "-u")]
+sys.argv = [one for one in sys.argv[1:] if one not in ("-I", "-S", "-u")]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 

@@ -240,12 +240,6 @@ def test_where_there_is_no_slurm_the_way_to_one_is_told(monkeypatch, tmp_path):
         SlurmBackend(tmp_path)
 
 
-def test_images_are_refused_before_slurm_is_asked(programs, tmp_path):
-    programs("scontrol", "exit 1")
-    with pytest.raises(UnsupportedError, match="container image"):
-        SlurmBackend(tmp_path).check(JobSpec(docker_image="x"))
-
-
 def test_what_a_cluster_is_made_of_is_asked_again_where_a_job_would_be_refused(programs, tmp_path):
     asked, name = tmp_path / "asked", tmp_path / "name"
     name.write_text("gpu")

@@ -23,6 +23,7 @@ from submarine_engine.clusters.slurm.client import (
     Slurm,
     find_conf,
 )
+from submarine_engine.clusters.slurm.images import image_of
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
@@ -54,6 +55,7 @@ _INHERITED = (
 )  # fmt: skip
 """What tasks have of the submitter's environment: none of it is a secret."""
 
+_OF_THE_IMAGE = ("PATH", "HOME", "SHELL", "LD_LIBRARY_PATH")
 _NOTHING = "#!/bin/sh\n"
 _SHAPE_HOLDS = 60.0  # seconds: each question is a tenth of what a job takes to begin
 
@@ -86,7 +88,6 @@ class SlurmBackend(Backend):
     name = "slurm"
     title = "Slurm"
     no_gpus = "see `sinfo -o '%P %G'`; GPUs that Slurm shall share out are gres of its nodes"
-    idle = 5.0  # a keeper keeps nothing warm here
     frames_within = 10.0  # shared disks show late what is new
 
     def __init__(self, home: Path) -> None:
@@ -110,12 +111,7 @@ class SlurmBackend(Backend):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
-        if spec.docker_image:
-            raise UnsupportedError(
-                "jobs on Slurm run in no container image yet",
-                where="--docker_image",
-                fix="leave it out: they run with this environment's Python, on the shared disk",
-            )
+        image_of(spec, self.slurm)
         spec = completed(spec)
         try:
             longest = _check_shape(spec, self._shape())
@@ -143,13 +139,17 @@ class SlurmBackend(Backend):
 
     def prepare(
         self,
-        spec: JobSpec,  # noqa: ARG002 - it is the same for all
+        spec: JobSpec,
         bundle: Bundle,  # noqa: ARG002 - likewise
         tell: Callable[[str], object],  # noqa: ARG002 - nothing takes long
     ) -> dict[str, Any]:
         """Note which Python tasks run by, and what they have of this process's environment."""
         python = load_config().value("slurm_python") or sys.executable
         outer = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        if (image := image_of(spec, self.slurm)) is not None:
+            # What programs and libraries there are, the image says.
+            outer = {name: value for name, value in outer.items() if name not in _OF_THE_IMAGE}
+            return {"python": image.python, "outer": outer, "image": image._asdict()}
         paths = (str(Path(python).parent), outer.get("PATH", os.defpath))
         return {"python": python, "outer": {**outer, "PATH": os.pathsep.join(paths)}}
 

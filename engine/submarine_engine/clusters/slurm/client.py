@@ -343,6 +343,16 @@ class Slurm:
         """Return the nodes that ``n[1-3,5]`` says; asks no controller."""
         return self._run(["scontrol", "show", "hostnames", expression]).split()
 
+    def options_of_srun(self) -> str:
+        """Return what ``srun`` says of its options, those of the site's plugins too.
+
+        Asks no controller; empty where it does not say.
+        """
+        try:
+            return self._run(["srun", "--help"])
+        except ClusterError:
+            return ""
+
     def cancel(self, number: int) -> None:
         """End a job at once; nothing where it is over. Raises as `jobs`."""
         self._run(["scancel", "--signal=KILL", "--full", str(number)], may_fail=True)

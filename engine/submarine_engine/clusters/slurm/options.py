@@ -25,11 +25,30 @@ _HELP = {
     "gpu_type": "The type of GPU, as the cluster names its gres",
 }
 
+PYXIS = "pyxis"
+APPTAINERS = ("apptainer", "singularity")
+"""Programs that run an image by the same command line."""
+
+
+def _read_runner(value: object) -> str:
+    """Return what runs images on a site's nodes."""
+    name = read_name(value)
+    if name not in (PYXIS, *APPTAINERS):
+        raise ValueError(f"it must be {PYXIS}, {' or '.join(APPTAINERS)}")
+    return name
+
+
 DECLARED = Declared(
     options=(
         *(
             OptionInfo(name=name, kind="name", help=f"{_HELP[name]}.", group=JOB_GROUP)
             for name in NAMED
+        ),
+        OptionInfo(
+            name="mounts",
+            kind="name",
+            help="Folders of the nodes that its image is shown besides: /DATA, more after commas.",
+            group=JOB_GROUP,
         ),
         OptionInfo(
             name="nice",
@@ -69,6 +88,28 @@ DECLARED = Declared(
             default=lambda: None,
             read=read_name,
             example='"/usr/bin/python3"',
+        ),
+        Key(
+            name="slurm_containers",
+            help="What runs --docker_image on Slurm's nodes: pyxis, apptainer or singularity; "
+            "unset: what is found here.",
+            default=lambda: None,
+            read=_read_runner,
+            example='"apptainer"',
+        ),
+        Key(
+            name="slurm_image_python",
+            help="The Python interpreter in images of jobs on Slurm.",
+            default=lambda: "python3",
+            read=read_name,
+            example='"/opt/conda/bin/python"',
+        ),
+        Key(
+            name="slurm_mounts",
+            help="Folders of Slurm's nodes that images are shown unless a job says others.",
+            default=lambda: None,
+            read=read_name,
+            example='"/data,/scratch"',
         ),
     ),
 )

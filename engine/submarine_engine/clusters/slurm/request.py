@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shlex
 import shutil
 import time
@@ -17,10 +18,12 @@ from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
+from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.log_mirror import FolderSource
 from submarine_engine.clusters.noted_request import NotedRequest, beginning
 from submarine_engine.clusters.slurm.client import LOST, SlurmJob
+from submarine_engine.clusters.slurm.images import Image
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
@@ -72,10 +75,14 @@ REASONS = {
 _TIME_IS_UP = "time-is-up"
 """Beside the tasks' folders: Slurm has said that the job's time in it is almost over."""
 
+_OF_IMAGES = (
+    "the image (--docker_image) needs the Python release that you have here; slurm_image_python "
+    "says where in it that is"
+)
 _AT_ITS_LIMIT = "the time that Slurm gives the job is over"
 
 _TRIES_EVERY = 2.0  # seconds between two tries to submit while the controller is silent
-_LOOKS_EVERY = 0.5  # seconds between two questions for what happened to tasks that say nothing
+_FIRST_LOOK = 2.0  # seconds: schedulers look once a second, and the job's files tell that it began
 
 
 class SlurmRequest(NotedRequest):
@@ -198,24 +205,54 @@ class SlurmRequest(NotedRequest):
                 more += self._fits(tuple(extra), free)
         return more
 
-    def _script(self) -> str:
-        """Return the batch script: all tasks at once, and for Slurm's records how they ended."""
+    @property
+    def _image(self) -> Image | None:
+        """What the tasks run in; None for the nodes' own Python."""
+        noted = self._job.launch.get("image")
+        return Image(**{**noted, "mounts": tuple(noted["mounts"])}) if noted else None
+
+    @property
+    def _seen(self) -> list[Path]:
+        """The folders of this machine that tasks need, wherever they run."""
+        spec = self._job.spec
+        paths = (
+            file_address(spec.input_path or "", ""),
+            file_address(spec.checkpoint_path or "", ""),
+        )
+        runtime = Path(submarine_runtime.__file__).parent
+        return [self._place, Path(self._job.record["workdir"]), runtime, *filter(None, paths)]
+
+    def _begun(self) -> str:
+        """Return the lines of the batch script that begin all tasks at the same time."""
         runtime = str(Path(submarine_runtime.__file__).with_name("shared_folder.py"))
-        begins = [self._job.launch["python"], "-I", runtime, str(self._place)]
-        asked, steps = parts(self._spec), []
+        begins = [self._job.launch["python"], "-I", "-S", runtime, str(self._place)]
+        asked, steps, contained = parts(self._spec), [], []
+        if (image := self._image) is not None:
+            contained = image.of_srun(self._seen)
+            begins = [*image.command(self._seen, gpus=bool(self._spec.gpus)), *begins]
+        if len(self._spec.tasks) == 1 and not contained:
+            # The batch script has all that the job has: a step would be asked for, begun and
+            # ended besides. Slurm's TERM is for the task, as it would be in a step; where the
+            # script, or a shell between the two, ended of it, the task would be nobody's.
+            return f"trap : TERM\n{shlex.join([*begins, *self._spec.tasks])} </dev/null &"
         together = []
         for number, part in enumerate(asked):
             group = [f"--het-group={number}"] if len(asked) > 1 else []
             kind = gpu_type(self._spec)
-            together.append(shlex.join([*group, *resources(part, kind), *begins, *part.tasks]))
+            words = [*group, *resources(part, kind), *contained, *begins, *part.tasks]
+            together.append(shlex.join(words))
             if part.beside:  # on the same cores and memory, which were asked for with them in mind
                 shared = ["--overlap", "--overcommit", "--gres=none", "--mem=0"]
-                words = [*group, *shared, f"--ntasks={len(part.beside)}", *begins, *part.beside]
+                count = f"--ntasks={len(part.beside)}"
+                words = [*group, *shared, count, *contained, *begins, *part.beside]
                 without = "-u SLURM_GPUS_PER_TASK -u SLURM_MEM_PER_CPU -u SLURM_CPUS_PER_TASK"
                 steps.append(f"env {without} {_SRUN} {shlex.join(words)}")
         steps.append(f"{_SRUN} {' : '.join(together)}")
         # Where one step breaks, the others end too: none of their tasks could do without it.
-        begun = "\n".join(f"{{ {step} || {{ touch broken; kill 0; }}; }} &" for step in steps)
+        return "\n".join(f"{{ {step} || {{ touch broken; kill 0; }}; }} &" for step in steps)
+
+    def _script(self) -> str:
+        """Return the batch script: all tasks at once, and for Slurm's records how they ended."""
         seconds = float(warned_before(self._spec))
         notice = shlex.quote(json.dumps({"reason": _AT_ITS_LIMIT, "seconds": seconds}))
         return f"""#!/bin/sh
@@ -231,7 +268,7 @@ end_in_time() {{
     done
 }}
 trap end_in_time USR1
-{begun}
+{self._begun()}
 until wait; do :; done
 [ ! -e broken ] || exit 1
 for code in */exit; do
@@ -266,6 +303,8 @@ done
             outer=self._job.launch["outer"],
             wanted={},
         )
+        if self._image is not None:  # the image's own variables hold, and its Python may be another
+            launch |= {"tells": "", "release": ".".join(platform.python_version_tuple()[:2])}
         write_json(staged / "task.json", plan)
         write_json(staged / "launch.json", launch)
 
@@ -281,6 +320,8 @@ done
             with suppress(OSError):
                 nodes[task] = (self._place / task / "node").read_text()[:255]
         began = 0.0
+        if len(nodes) < len(tasks) and self._is_new:
+            return None
         with suppress(ClusterError):
             found = self._found(hurry=len(nodes) == len(tasks))
             began = max((job.began for job in found), default=0.0)
@@ -296,6 +337,11 @@ done
         }
         return self._given
 
+    @property
+    def _is_new(self) -> bool:
+        """Whether Slurm has got the job just now: a question would have it begin later."""
+        return time.monotonic() - self._asked_at < _FIRST_LOOK
+
     def _refuse_over(self, found: list[SlurmJob]) -> None:
         """Refuse a job that is over though not all of its tasks have begun."""
         if not found or not all(job.final for job in found) or self.stopped:
@@ -307,8 +353,10 @@ done
             raise SubmissionError(
                 f"Slurm ended the job before its tasks began ({state}): {said}",
                 where=f"job {self._number} of Slurm",
-                fix="the nodes must see the folder of your jobs and this environment's Python: try "
-                f"`srun ls {self._place}`; slurm_python names another Python",
+                fix=_OF_IMAGES
+                if self._image
+                else "the nodes must see the folder of your jobs and this environment's Python: try"
+                f" `srun ls {self._place}`; slurm_python names another Python",
             )
 
     def _found(self, *, hurry: bool = False) -> list[SlurmJob]:
@@ -327,6 +375,8 @@ done
         if self._number is None:
             self._take_over()
         running = [task for task in self._spec.tasks if not self._has_ended(task)]
+        if not running:  # what is told from now on holds for its last words, too
+            self._ended_at = self._ended_at or time.monotonic()
         over = all(job.final for job in self._found(hurry=not running))
         ids = {f"{self._number}/{task}" for task in running or self._spec.tasks}
         return Counted(frozenset() if over else ids, over=over)
@@ -433,6 +483,8 @@ done
 
     def waiting(self) -> tuple[int, str]:
         """Return how many jobs are before it, and Slurm's reason in words."""
+        if self._is_new:
+            return 0, REASONS["None"]
         free, total = self._state.free(), sum(node.gpus for node in self._state.nodes())
         used = f"{total - sum(free.values())}/{total} GPUs in use"
         found = self._found() if self._number else []
