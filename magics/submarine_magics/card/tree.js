@@ -17,7 +17,9 @@ const OURS = /^(smc-[\w-]+|submarine-card|tex2jax_ignore)$/; // a page's other c
 
 function assign(node, before, after) {
   for (const name of Object.keys(before)) if (!(name in after)) put(node, name, null);
-  for (const [name, value] of Object.entries(after)) if (before[name] !== value) put(node, name, value);
+  // What went on here is other by now than it was sent.
+  const isSame = (name, value) => before[name] === value && !(name in STYLES && "data-ticks" in before);
+  for (const [name, value] of Object.entries(after)) if (!isSame(name, value)) put(node, name, value);
 }
 
 function put(node, name, value) {
@@ -44,7 +46,7 @@ export function build(spec) {
 // Changes only what differs: what the reader opened, focused or is about to click stays as it is.
 export function patch(node, before, after) {
   if (typeof before === "string" && typeof after === "string") {
-    if (before !== after) node.data = after;
+    if (node.data !== after) node.data = after; // a time that went on is another one than before
   } else if (typeof before === "string" || typeof after === "string" || before[0] !== after[0]) {
     node.replaceWith(build(after));
   } else {
