@@ -34,6 +34,10 @@ from submarine_magics.show import ask, say
 
 _T = TypeVar("_T")
 _LONGEST = 4000
+_EDITED = (
+    "edited since the notebook imported it: {}; the job runs it as it is now, and so does the"
+    " notebook after importlib.reload"
+)
 
 
 class Workbench:
@@ -225,6 +229,9 @@ class Workbench:
         again = bundle.manifest.made_again
         if again and not job.remembered:
             say(visible_lines(again, _LONGEST))
+        if (edited := self.modules.edited(bundle.manifest.modules)) and not job.remembered:
+            # The notebook itself goes on with what it has imported, as Python does.
+            say(visible_lines(_EDITED.format(", ".join(edited)), _LONGEST))
         return job
 
 

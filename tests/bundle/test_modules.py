@@ -1,5 +1,6 @@
 """Python files beside the notebook travel; installed ones and what lies elsewhere do not."""
 
+import importlib
 import math
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.bundle import modules
 from submarine_engine.bundle.modules import travelling_modules
+from submarine_engine.bundle.own_modules import OwnModules
 from submarine_engine.errors import BundleError, CellSyntaxError
 
 
@@ -268,3 +270,25 @@ def test_what_is_no_literal_is_set_in_the_job_too(config, monkeypatch):
     config.run("import math\nmy_config.HANDLER = lambda: 1\nmath.tau = 6")
     bundle = config.bundle("print(my_config.HANDLER(), math.tau > 6)", root=config.folder)
     assert config.result(bundle) == "1 False\n"
+
+
+def test_what_was_edited_since_the_notebook_imported_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    own, names = OwnModules(), ["edited_module", "same_module"]
+    files = [f"{name}.py" for name in names]
+    for name, file in zip(names, files, strict=True):
+        (tmp_path / file).write_text("x = 1\n")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.invalidate_caches()
+    edited, _ = map(importlib.import_module, names)
+    assert own.edited(files) == []
+    (tmp_path / files[0]).write_text("x = 'another one'\n")
+    assert own.edited(files) == files[:1]
+    assert edited.x == 1
+    importlib.reload(edited)
+    assert (own.edited(files), edited.x) == ([], "another one")
+    (tmp_path / files[1]).unlink()  # nothing of it travels
+    assert own.edited(files) == []
+    for name in names:
+        monkeypatch.delitem(sys.modules, name)

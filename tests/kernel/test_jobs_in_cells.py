@@ -148,3 +148,15 @@ def test_ends_of_any_kind_fail_the_cell(kernel, code, said):
     assert ran.reply["status"] == "error"
     assert said in ran.error
     assert "submarine_" not in ran.error
+
+
+def test_a_module_that_was_edited_since_its_import_is_told(kernel):
+    kernel.run(
+        "from pathlib import Path\n"
+        "Path('edited_beside.py').write_text('x = 1\\n')\n"
+        "import edited_beside"
+    )
+    kernel.run("Path('edited_beside.py').write_text('x = 22222\\n')")
+    ran = kernel.run("%%submarine --name edited\nedited_beside.x")
+    assert (ran.value, kernel.value("edited_beside.x")) == ("22222", "1")
+    assert "edited since the notebook imported it: edited_beside.py" in ran.stream("stderr")

@@ -43,6 +43,7 @@ class OwnModules:
 
     def __init__(self, cells: Sequence[Cell] = ()) -> None:
         self._noted: dict[str, ModuleType] = {}
+        self._written: dict[str, tuple[int, int]] = {}  # by file: when, and how large
         self._seen: set[str] = set()
         self._states = ModuleStates((), lambda *_: None, lambda _: None, str(Path.cwd()))
         self.note()
@@ -75,7 +76,20 @@ class OwnModules:
             What it held ahead of that: what reloading left as it was had been set on it.
         """
         self._noted[module.__name__] = module
+        if written := _written(file := _file(module)):
+            self._written[file] = written
         self._states.note(module, before)
+
+    def edited(self, travelling: Collection[str]) -> list[str]:
+        """Return which files of a bundle were written since they were imported here.
+
+        Parameters
+        ----------
+        travelling
+            `Manifest.modules`: paths below the notebook's folder, or below one of ``sys.path``.
+        """
+        since = [file for file, when in self._written.items() if _written(file) not in (None, when)]
+        return [path for path in travelling if any(file.endswith(f"/{path}") for file in since)]
 
     def changes(self) -> tuple[ModuleValue, ...]:
         """Return what was set."""
@@ -291,6 +305,14 @@ def _is_text(entry: object) -> bool:
 def _file(module: ModuleType) -> str:
     file = vars(module).get("__file__")
     return file if isinstance(file, str) else ""
+
+
+def _written(file: str) -> tuple[int, int] | None:
+    """Return when a file was written, and how large it is; None where it is not there."""
+    with suppress(OSError, ValueError):
+        found = Path(file).stat()
+        return found.st_mtime_ns, found.st_size
+    return None
 
 
 def _lies_in(file: str, folders: Iterable[str]) -> bool:
