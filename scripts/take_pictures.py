@@ -3,6 +3,8 @@
 ``docs/images/cell.png``: a finished ``%%submarine`` cell that trains a model of the notebook in
 place and draws its losses, and the cell that uses the model; ``charts.png``: what two workers
 report and use, over time;
+``slurm.png``, ``kubernetes.png``: a cell on each, and ``panel.png``: jobs of both beside a local
+one (as root, and Kubernetes has to be built: `make kubernetes`);
 ``yarn-*.png``: one on YARN while it runs and after, and its application at the ResourceManager;
 ``zeppelin.png``: a note in Zeppelin; ``airflow.png``: a flow in Airflow; ``flow.png``: one in
 JupyterLab, as it runs; ``reopen.gif``: a cell
@@ -21,6 +23,7 @@ from io import BytesIO
 from pathlib import Path
 
 from airflow_pictures import take_airflow
+from cluster_pictures import clusters_lab, take_clusters
 from flow_pictures import take_flow
 from lab_driver import LIMIT, Lab, Notebook, change_theme, chromium, execute
 from PIL import Image
@@ -140,7 +143,17 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=960)
     parser.add_argument(
         "--scene",
-        choices=("airflow", "cell", "charts", "flow", "reopen", "sweep", "yarn", "zeppelin"),
+        choices=(
+            "airflow",
+            "cell",
+            "charts",
+            "clusters",
+            "flow",
+            "reopen",
+            "sweep",
+            "yarn",
+            "zeppelin",
+        ),
         help="only this one",
     )
     options = parser.parse_args()
@@ -161,6 +174,9 @@ def main() -> None:
         if options.scene in (None, "sweep"):
             with local_lab(GPUS) as lab:
                 record_sweep(browser, lab, options.to / "sweep.gif")
+        if options.scene in (None, "clusters"):
+            with clusters_lab() as lab:
+                take_clusters(browser, lab, options.to, options.theme, options.width)
         if options.scene in (None, "yarn"):
             with yarn_lab() as lab:
                 take_yarn(browser, lab, options.to, options.theme, options.width)
