@@ -294,15 +294,30 @@ def read_json(path: Path) -> dict[str, Any] | None:
         It holds no JSON object; that is an `OSError` and a `ValueError`.
     """
     try:
-        data: object = json.loads(read_whole(path))
+        return json_object(read_whole(path), str(path))
     except FileNotFoundError:
         return None
+
+
+def json_object(text: bytes, where: str) -> dict[str, Any]:
+    """Return the JSON object that a file holds.
+
+    Parameters
+    ----------
+    where
+        The file, for the error.
+
+    Raises
+    ------
+    SpoiltFileError
+        It is none.
+    """
+    try:
+        data: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, OSError):
-            raise
-        raise SpoiltFileError(errno.EBADMSG, f"it is no JSON: {error}", str(path)) from error
+        raise SpoiltFileError(errno.EBADMSG, f"it is no JSON: {error}", where) from error
     if not isinstance(data, dict):
-        raise SpoiltFileError(errno.EBADMSG, "it is no JSON object", str(path))
+        raise SpoiltFileError(errno.EBADMSG, "it is no JSON object", where)
     return data
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
+
+from submarine_engine.typed_fields import typed_fields
 
 MANIFEST_VERSION = 1
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,47 +323,34 @@ class Manifest:
 
         Raises
         ------
-        ValueError
-            The version is unknown.
+        ValueError, KeyError, TypeError
+            The version is unknown, or something has no place in a manifest.
         """
-        if data.get("version") != MANIFEST_VERSION:
-            raise ValueError(f"a manifest of version {data.get('version')!r} cannot be read")
-        dropped = []
-        for line in data["dropped"]:
-            rest = {key: value for key, value in line.items() if key != "cell"}
-            dropped.append((line["cell"], Dropped(**rest)))
+        if not isinstance(data, Mapping) or data.get("version") != MANIFEST_VERSION:
+            version = data.get("version") if isinstance(data, Mapping) else None
+            raise ValueError(f"a manifest of version {version!r:.40} cannot be read")
+        dropped = data["dropped"]
+        compiled = _every(CompiledCode, data.get("compiled", ()))
+        if any(not 0 < code.line <= _MOST_LINES for code in compiled):
+            raise ValueError("compiled code has no place in its file")
+        given = typed_fields(cls, {name: data[name] for name in _PLAIN if name in data})
+        if any(len(source) != len(_RANDOM) for source in given.get("random", ())):
+            raise ValueError("'random' is not of its type")
+        loads = _every(LoadedFile, data.get("loads", ()))
+        for path in (data["entry"], *(load.path for load in loads)):
+            _inside(path)
         return cls(
-            entry=data["entry"],
-            python=data["python"],
-            lines=tuple(LineSpan(**span) for span in data["lines"]),
-            values=tuple(CapturedValue(**value) for value in data["values"]),
-            dropped=tuple(dropped),
-            modules=tuple(data["modules"]),
-            loader=data.get("loader", ""),
-            loads=tuple(
-                LoadedFile(path=load["path"], names=tuple(load["names"]))
-                for load in data.get("loads", ())
+            **given,
+            lines=_every(LineSpan, data["lines"]),
+            values=_every(CapturedValue, data["values"]),
+            dropped=tuple(
+                (_text(line["cell"]), one)
+                for line, one in zip(dropped, _every(Dropped, dropped), strict=True)
             ),
-            definitions=tuple(
-                Definition(line=one["line"], source=one["source"], names=tuple(one["names"]))
-                for one in data.get("definitions", ())
-            ),
-            returns=bool(data.get("returns", False)),
-            literals=tuple(data.get("literals", ())),
-            binds=tuple(data.get("binds", ())),
-            shadows=tuple(data.get("shadows", ())),
-            sets=tuple(data.get("sets", ())),
-            random=tuple((one[0], one[1], one[2]) for one in data.get("random", ())),
-            again=tuple(
-                MadeAgain(
-                    name=made["name"],
-                    cell=made["cell"],
-                    type=made["type"],
-                    place=made.get("place", 0),
-                )
-                for made in data.get("again", ())
-            ),
-            compiled=tuple(CompiledCode(**code) for code in data.get("compiled", ())),
+            loads=loads,
+            definitions=_every(Definition, data.get("definitions", ())),
+            again=_every(MadeAgain, data.get("again", ())),
+            compiled=compiled,
         )
 
     def origin(self, file: str, line: int) -> tuple[LineSpan, int] | None:
@@ -376,6 +367,28 @@ class Manifest:
             if span.file == file and span.line <= line < span.line + span.count:
                 return span, span.cell_line + line - span.line
         return None
+
+
+_MOST_LINES = 1 << 24
+"""Lines of the longest file whose code is shown: those before it are made up, as empty ones."""
+
+_RANDOM = ("module", "get", "set")
+_PLAIN = ("entry", "python", "modules", "loader", "returns", "literals", "binds", "shadows",
+          "random", "sets")  # fmt: skip
+"""The fields of a manifest that are no dataclasses of their own."""
+
+
+def _every(kind: type[_T], data: Any) -> tuple[_T, ...]:  # noqa: ANN401 - of a document
+    """Return the dataclasses of a list in a document; ValueError or TypeError where it is none."""
+    if not isinstance(data, (list, tuple)):
+        raise TypeError(f"there is no list of {kind.__name__}")
+    return tuple(kind(**typed_fields(kind, one)) for one in data)
+
+
+def _text(data: Any) -> str:  # noqa: ANN401 - likewise
+    if not isinstance(data, str):
+        raise TypeError("it is no text")
+    return data
 
 
 def _fields(data: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the dataclasses above
@@ -506,12 +519,15 @@ class Bundle:
         OSError, ValueError, KeyError, TypeError
             It is not there, or is none of a bundle.
         """
-        manifest = Manifest.from_json(json.loads((folder / _MANIFEST).read_bytes()))
+        manifest = Manifest.from_json(_read_manifest(folder / _MANIFEST))
         files = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))
             if path.is_file() and path != folder / _MANIFEST
         }
+        named = (manifest.entry, *(load.path for load in manifest.loads))
+        if absent := [path for path in named if path not in files]:
+            raise ValueError(f"there is no {absent[0]!r:.100} in it")
         return cls(files=files, manifest=manifest)
 
     def write(self, folder: Path) -> None:
@@ -531,14 +547,28 @@ class Bundle:
         """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, content in self.files.items():
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts:
-                raise ValueError(f"{name!r} is no path inside a bundle")
-            target = folder / path
+            target = folder / _inside(name)
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _write_private(target, content)
         manifest = json.dumps(self.manifest.to_json(), indent=1, ensure_ascii=False)
         _write_private(folder / _MANIFEST, manifest.encode())
+
+
+def _read_manifest(path: Path) -> Any:  # noqa: ANN401 - of JSON
+    if path.exists() and not path.is_file():  # no pipe is waited for
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError as error:
+        raise ValueError("its manifest nests too deeply") from error
+
+
+def _inside(name: str) -> PurePosixPath:
+    """Return the path of a bundle's file; ValueError where it would lead out of its folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"{name!r:.100} is no path inside a bundle")
+    return path
 
 
 def _write_private(path: Path, content: Content) -> None:

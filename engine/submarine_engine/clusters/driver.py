@@ -34,7 +34,7 @@ from submarine_engine.clusters.store import StatusCache, read_warnings
 from submarine_engine.config import load_config
 from submarine_engine.declared import check_options
 from submarine_engine.errors import JobError, JobNotFoundError, SubmissionError
-from submarine_engine.history import JobPaths, check_home, default_home, read_json
+from submarine_engine.history import SPOILT, JobPaths, check_home, default_home, read_json
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.provenance import begin
@@ -256,7 +256,7 @@ class DrivenCluster(RecordedCluster):
             record = _record_to_retry(paths, self.status(job_id))
             try:
                 bundle = Bundle.read(paths.bundle)
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except SPOILT as error:
                 raise JobError(
                     f"its script cannot be read: {error}",
                     job_id=job_id,

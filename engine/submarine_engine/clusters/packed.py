@@ -37,19 +37,22 @@ def unpack(read: Read, pieces: Mapping[str, int], sha256: str, folder: Path) -> 
     try:
         with tarfile.open(fileobj=coming, mode="r|", bufsize=_AT_ONCE) as archive:  # type: ignore[call-overload] # it reads, which is all that is asked
             for member in archive:
-                _write(archive, member, folder)
+                _write(archive, member, folder, coming.size)
         while coming.read(_AT_ONCE):
             pass
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, EOFError) as error:  # headers hold what they like
         raise _broken(str(error)) from error
     if coming.sum.hexdigest() != sha256:
         raise _broken("its check sum is another one")
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, most: int) -> None:
+    """Write a file of an archive that has `most` bytes in all."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or "\0" in member.name:
         raise _broken(f"it holds {member.name!r:.100}")
+    if member.issparse() or member.size > most:  # what is said to be holes would fill the disk
+        raise _broken(f"{member.name!r:.100} is larger than all that came")
     to = folder.joinpath(*path.parts)
     if member.isdir():
         to.mkdir(parents=True, exist_ok=True)
@@ -71,6 +74,7 @@ class _Coming:
     def __init__(self, read: Read, pieces: Mapping[str, int]) -> None:
         self._read = read
         self._left = list(pieces.items())
+        self.size = sum(pieces.values())
         self._offset = 0
         self.sum = hashlib.sha256()
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from submarine_engine import history
 from submarine_engine.bundle import Bundle
+from submarine_engine.errors import FlowError
 from submarine_engine.history import default_home, make_private, write_aside
 
 if TYPE_CHECKING:
@@ -126,14 +127,19 @@ def make_folder(place: Place) -> None:
 
 
 def read_json(place: Place) -> dict[str, Any] | None:
-    """Read a JSON object; None where the file is not there."""
+    """Read a JSON object; None where the file is not there.
+
+    Raises
+    ------
+    OSError, SpoiltFileError, SubmarineError
+        As of `history.read_json`; the storage does not answer, or refuses.
+    """
     if isinstance(place, Path):
         return history.read_json(place)
     try:
-        data: dict[str, Any] = json.loads(place.read_bytes())
+        return history.json_object(place.read_bytes(), str(place))
     except FileNotFoundError:
         return None
-    return data
 
 
 def write_json(place: Place, data: Mapping[str, Any]) -> None:
@@ -254,13 +260,29 @@ class Copies:
         ----------
         place
             A folder.
+
+        Raises
+        ------
+        FlowError
+            What lies there cannot lie here: names of no file, or more than the disk holds.
+        SubmarineError
+            The storage does not answer, or refuses.
         """
         if isinstance(place, Path):
             return place
         self._asides.append(aside := TemporaryDirectory())
         target = Path(aside.name, place.name)
-        target.mkdir()
-        _bring(place, target)
+        try:
+            target.mkdir()
+            _bring(place, target)
+        except (OSError, ValueError) as error:
+            words = error.strerror if isinstance(error, OSError) else str(error)
+            raise FlowError(
+                f"a folder of the flow cannot be brought here: {words or error}",
+                where=str(place),
+                fix="see what lies there, and whether this machine's disk is full (df); or build "
+                "the flow anew: submarine flow build",
+            ) from error
         return target
 
     def close(self) -> None:
@@ -271,15 +293,19 @@ class Copies:
 
 
 def _bring(place: RemotePath, to: Path) -> None:
-    for one in place.storage.list(place.path):
-        # What a storage calls its files is not ours: none leads out of the folder.
-        if one.name in ("", ".", "..") or "/" in one.name:
-            continue
-        if one.folder:
-            (to / one.name).mkdir(mode=0o700)
-            _bring(place / one.name, to / one.name)
-        else:
-            place.storage.get((place / one.name).path, to / one.name)
+    """Copy a folder; OSError or ValueError where this machine has no such names, or no room."""
+    folders = [(place, to)]  # in turn: one in the other, there may be thousands
+    while folders:
+        there, here = folders.pop()
+        for one in there.storage.list(there.path):
+            # What a storage calls its files is not ours: none leads out of the folder.
+            if one.name in ("", ".", "..") or "/" in one.name:
+                continue
+            if one.folder:
+                (here / one.name).mkdir(mode=0o700)
+                folders.append((there / one.name, here / one.name))
+            else:
+                there.storage.get((there / one.name).path, here / one.name)
 
 
 def beside(place: Place) -> Path:

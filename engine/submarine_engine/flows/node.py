@@ -64,7 +64,7 @@ from submarine_engine.flows.records import (
 )
 from submarine_engine.flows.session import Session
 from submarine_engine.future import Job
-from submarine_engine.history import default_home, home_id
+from submarine_engine.history import SPOILT, default_home, home_id
 from submarine_engine.job import FLOW_MARK, JobSpec, JobState, Resources, Role
 from submarine_engine.records import iter_jobs, open_job, record_of
 
@@ -376,7 +376,7 @@ class _Running:
         folder = self.paths.bundle(digest)
         try:
             bundle = Bundle.read(self.copies.of(folder))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except SPOILT as error:
             raise FlowError(
                 f"its bundle cannot be read: {error}",
                 where=str(folder),

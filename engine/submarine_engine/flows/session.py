@@ -27,7 +27,7 @@ from submarine_engine.bundle.statements import is_guard
 from submarine_engine.errors import BundleError, FlowError
 from submarine_engine.flows.analysis import carried, constants
 from submarine_engine.future import Job
-from submarine_engine.history import read_json
+from submarine_engine.history import SPOILT, read_json
 from submarine_engine.results import come_home
 
 _DEFINES = (ast.Import, ast.ImportFrom, *FUNCTIONS, ast.ClassDef)
@@ -102,8 +102,8 @@ class Session:
         """
         try:
             bundle = Manifest.from_json(_manifest(folder))
-            source = (folder / bundle.entry).read_text()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            tree = ast.parse((folder / bundle.entry).read_text())
+        except (*SPOILT, SyntaxError, MemoryError) as error:  # of what nests without end
             raise FlowError(
                 f"the values are not there: {error}",
                 where=str(folder),
@@ -112,7 +112,7 @@ class Session:
         unwanted = frozenset(left) - frozenset(wanted)
         before = {name: value for name, value in self.namespace.items() if name not in wanted}
         self.namespace["__file__"] = str(folder / bundle.entry)
-        for node in ast.parse(source).body:
+        for node in tree.body:
             if is_guard(node) or self._is_known(node):
                 continue
             names = _bound(node)
