@@ -42,6 +42,7 @@ from bench import (
     yarnpack,
     yarnrepeat,
     yarnstart,
+    yarntokens,
     zeppelin,
     zygote,
 )
@@ -107,6 +108,7 @@ FIGURES: dict[str, Callable[[Path], Figure | list[Figure]]] = {
     "yarn-100mb": yarnlogs.hundred,
     "yarn-many": yarnmany.many,
     "yarn-repeat": yarnrepeat.repeat,
+    "yarn-tokens": yarntokens.renewal,
     "yarn-pack": yarnpack.first,
     "yarn-pack-again": yarnpack.again,
     "slurm-first": slurmstart.first,
