@@ -19,7 +19,6 @@ from urllib.parse import quote
 import pytest
 import requests
 import websocket
-from lab_driver import wait_restored
 from submarine_engine.clusters.local.shared import VARIABLE
 
 from tests.jobs import LIMIT, until
@@ -224,6 +223,8 @@ class LabThere:
 
     def show(self, page, *, reset: bool = True) -> None:
         """Show it, as `lab_driver.Lab` does."""
+        from lab_driver import wait_restored  # pytest's path has it, this module's own has not
+
         page.goto(f"{self.url}lab{'?reset' if reset else ''}")
         wait_restored(page)
 
