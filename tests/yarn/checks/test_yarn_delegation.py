@@ -137,6 +137,19 @@ def test_one_that_hdfs_does_not_know_is_replaced_once_for_all_who_had_it(node, d
     assert delegation.current() == later
 
 
+def test_a_renewal_on_its_way_brings_no_forgotten_token_back(node, hanging):
+    delegation = Delegation(hanging.call, lambda: node.now)
+    former = delegation.current()
+    hanging.answers.clear()
+    node.now = 76.0
+    assert delegation.current() == former  # it is renewed meanwhile
+    delegation.forget(former)
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(delegation.current)  # waits for the renewal, which helps it nothing
+        hanging.answers.set()
+        assert later.result(LIMIT) != former
+
+
 def test_who_needs_it_no_more_tells_hdfs(node, delegation):
     delegation.give_back()
     assert node.asked == []  # there is none

@@ -113,7 +113,10 @@ class Delegation:
         with self._lock:
             if self._held.counts(self._clock()):
                 return self._held.token
-            wrong = self._wrong or ClusterError("HDFS has not given a token yet", where="HDFS")
+            wrong = self._wrong
+        if waits and wrong is None:  # what it waited for was forgotten meanwhile
+            return self.current()
+        wrong = wrong or ClusterError("HDFS has not given a token yet", where="HDFS")
         raise wrong.with_traceback(None)
 
     def forget(self, token: str) -> None:
@@ -138,7 +141,8 @@ class Delegation:
 
     def _ask(self, asking: Future[None]) -> None:
         """Renew the token or get another one, and tell who waits for it."""
-        held, wrong = self._held, None
+        held = former = self._held
+        wrong: SubmarineError | None = None
         try:
             now = self._clock()
             held = self._take(now) if now >= held.replace_at else self._renew(held, now)
@@ -147,7 +151,9 @@ class Delegation:
         except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
             wrong = ClusterError(f"{type(error).__name__}: {error}", where="HDFS")
         with self._lock:
-            self._held, self._wrong, self._asking = held, wrong, None
+            if held.token != former.token or self._held is former:  # else it was forgotten meanwhile
+                self._held = held
+            self._wrong, self._asking = wrong, None
             if wrong is not None:
                 self._again_at = self._clock() + _AGAIN
         asking.set_result(None)
