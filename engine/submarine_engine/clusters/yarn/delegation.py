@@ -98,24 +98,25 @@ class Delegation:
         SubmarineError
             There is none that counts, and none to be had; without `wait`, or none yet.
         """
-        with self._lock:
-            now = self._clock()
-            waits = wait and not self._held.counts(now)
-            # Who waits gets an answer of their own: there may be a ticket since the last one.
-            mine = self._asking is None and (waits or now >= self._again_at)
-            if mine := mine and self._held.is_due(now):
-                self._asking = Future()
-            asking = self._asking
-        if mine and asking is not None:
-            self._begin(partial(self._ask, asking))
-        if waits and asking is not None:
-            asking.result()
-        with self._lock:
-            if self._held.counts(self._clock()):
-                return self._held.token
-            wrong = self._wrong
-        if waits and wrong is None:  # what it waited for was forgotten meanwhile
-            return self.current()
+        for _ in range(2):  # what one waits for may be forgotten meanwhile
+            with self._lock:
+                now = self._clock()
+                waits = wait and not self._held.counts(now)
+                # Who waits gets an answer of their own: there may be a ticket since the last one.
+                mine = self._asking is None and (waits or now >= self._again_at)
+                if mine := mine and self._held.is_due(now):
+                    self._asking = Future()
+                asking = self._asking
+            if mine and asking is not None:
+                self._begin(partial(self._ask, asking))
+            if waits and asking is not None:
+                asking.result()
+            with self._lock:
+                if self._held.counts(self._clock()):
+                    return self._held.token
+                wrong = self._wrong
+            if not waits or wrong is not None:
+                break
         wrong = wrong or ClusterError("HDFS has not given a token yet", where="HDFS")
         raise wrong.with_traceback(None)
 
@@ -151,8 +152,8 @@ class Delegation:
         except Exception as error:  # noqa: BLE001 - whoever waits must not wait for ever
             wrong = ClusterError(f"{type(error).__name__}: {error}", where="HDFS")
         with self._lock:
-            if held.token != former.token or self._held is former:  # else it was forgotten meanwhile
-                self._held = held
+            if held.token != former.token or self._held is former:
+                self._held = held  # else it was forgotten meanwhile
             self._wrong, self._asking = wrong, None
             if wrong is not None:
                 self._again_at = self._clock() + _AGAIN
