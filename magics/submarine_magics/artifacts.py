@@ -11,7 +11,7 @@ from submarine_engine.history import JobPaths, default_home
 from submarine_engine.records import open_job
 
 from submarine_magics.card.words import visible
-from submarine_magics.show import Listing, say
+from submarine_magics.show import Listing, answer
 
 
 def list_artifacts(command: Command) -> Listing[Artifact] | None:
@@ -21,7 +21,7 @@ def list_artifacts(command: Command) -> Listing[Artifact] | None:
     if folder := command.values.get("to"):
         target = Path(folder).expanduser()
         copy_artifacts(JobPaths(default_home(), job.id), found.files, target)
-        say(f"{count(len(found.files), 'file')} copied to {visible(target)}")
+        answer(f"{count(len(found.files), 'file')} copied to {visible(target)}")
         return None
     rows = [(visible(shown(one.name)), size(one.size)) for one in found.files]
     return Listing(found.files, ("NAME", "SIZE"), rows, ("", visible(found.words)))

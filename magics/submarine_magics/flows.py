@@ -15,7 +15,7 @@ from submarine_engine.errors import CommandError, FlowError
 from submarine_engine.interrupts import Interrupts, noted
 
 from submarine_magics.card.words import visible
-from submarine_magics.show import say
+from submarine_magics.show import answer
 
 if TYPE_CHECKING:
     from submarine_engine.command import Command
@@ -61,7 +61,7 @@ def retry_flow(_: Workbench, command: Command) -> None:
 
     folder, run = _run_of(command)
     if not retry_run(folder, run) and _status(folder, run).over:
-        say("nothing of it has failed")
+        answer("nothing of it has failed")
     else:
         _follow(folder, run)
 
@@ -72,7 +72,7 @@ def cancel_flow(_: Workbench, command: Command) -> None:
 
     folder, run = _run_of(command)
     asked = cancel_run(folder, run)
-    say(f"run {visible(run)} {'is asked to end' if asked else 'was over already'}")
+    answer(f"run {visible(run)} {'is asked to end' if asked else 'was over already'}")
 
 
 def _run_of(command: Command) -> tuple[Place, str]:

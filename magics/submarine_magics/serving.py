@@ -10,7 +10,7 @@ from submarine_engine.records import open_job
 
 from submarine_magics.card import display
 from submarine_magics.card.words import visible
-from submarine_magics.show import Listing, say
+from submarine_magics.show import Listing, answer
 
 if TYPE_CHECKING:
     from submarine_engine.command import Command
@@ -59,7 +59,7 @@ def _follow(record: ServingRecord, command: Command) -> None:
     from submarine_engine.serving.launching import stand, wait  # noqa: PLC0415 - as above
 
     now = stand(record) if command.values.get("detach") else wait(record)
-    say(visible(f"{now.words}: {record.address}"))
+    answer(visible(f"{now.words}: {record.address}"))
 
 
 def list_servings(_: Workbench, __: Command) -> Listing[Serving]:
@@ -78,4 +78,4 @@ def stop_serving(_: Workbench, command: Command) -> None:
 
     name = find_serving(default_home(), command.values["serving"]).name
     asked = stop(name)
-    say(f"{visible(name)} {'asked to end' if asked else 'was over already'}")
+    answer(f"{visible(name)} {'asked to end' if asked else 'was over already'}")

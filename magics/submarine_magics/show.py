@@ -76,8 +76,14 @@ def ask(shell: InteractiveShell, question: str) -> str | None:
         return None
 
 
+def answer(text: str) -> None:
+    """Tell the user what a command has done or found."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
 def say(text: str) -> None:
-    """Tell the user something beside the job's own text."""
+    """Tell the user something beside the job's own text, or beside a command's answer."""
     sys.stdout.flush()
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()

@@ -48,7 +48,7 @@ from submarine_magics.flows import cancel_flow, flow_status, retry_flow, run_flo
 from submarine_magics.homecoming import bring_home, fetch
 from submarine_magics.running import parts_bundle, run_parts
 from submarine_magics.serving import list_servings, start_serving, stop_serving, update_serving
-from submarine_magics.show import Listing, say, show_help, table
+from submarine_magics.show import Listing, answer, say, show_help, table
 from submarine_magics.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def show_tensorboard(_: Workbench, command: Command) -> object:
     if "stop" in command.values:
         stopped = stop_selected(home, command.values)
         for board in stopped:
-            say(f"TensorBoard over {board.wanted.words} ended")
+            answer(f"TensorBoard over {board.wanted.words} ended")
         if not stopped:
-            say("no TensorBoard runs")
+            answer("no TensorBoard runs")
         return None
     if "list" in command.values:
         found = list_boards(home)
@@ -321,7 +321,7 @@ def _fetch(bench: Workbench, command: Command) -> None:
 def _cancel(_: Workbench, command: Command) -> None:
     for job in map(open_job, command.values["jobs"]):
         asked = job.cancel("asked for by %submarine job cancel")
-        say(f"job {job.id} {'is being cancelled' if asked else 'was over already'}")
+        answer(f"job {job.id} {'is being cancelled' if asked else 'was over already'}")
 
 
 def _kill(_: Workbench, command: Command) -> None:
@@ -329,20 +329,20 @@ def _kill(_: Workbench, command: Command) -> None:
         over = job.done()
         if not over:
             job.kill()
-        say(f"job {job.id} {'was over already' if over else 'is being killed'}")
+        answer(f"job {job.id} {'was over already' if over else 'is being killed'}")
 
 
 def _save(_: Workbench, command: Command) -> None:
     job = _job(command)
     path = command.values.get("path") or default_name(job_name(job.id))
     saved = job.save(absolute(path, Path.cwd()), patience=command.values.get("timeout"))
-    say(f"the model of job {job.id} is in {visible(saved.path)}, {visible(saved.words)}")
+    answer(f"the model of job {job.id} is in {visible(saved.path)}, {visible(saved.words)}")
 
 
 def _stacks(_: Workbench, command: Command) -> None:
     job = _job(command)
     for line in job.stacks().lines(command.values.get("task")):
-        say(visible(line))
+        answer(visible(line))
 
 
 def _exec(_bench: Workbench, command: Command) -> None:
@@ -366,7 +366,7 @@ def _artifacts(_: Workbench, command: Command) -> Listing[Artifact] | None:
 def _export(_: Workbench, command: Command) -> None:
     from submarine_engine.export import export_as_asked  # noqa: PLC0415 - as above
 
-    say(visible(export_as_asked(command).words, 1000))
+    answer(visible(export_as_asked(command).words, 1000))
 
 
 def _top(_: Workbench, command: Command) -> None:
@@ -378,9 +378,9 @@ def _top(_: Workbench, command: Command) -> None:
     rows = [HEADINGS, *usage_rows(found.used)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(HEADINGS))]
     for row in rows:
-        say("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip())
+        answer("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip())
     for line in reported_lines(found.reported):
-        say(visible(line))
+        answer(visible(line))
 
 
 def _remembered(_: Workbench, __: Command) -> Listing[Entry]:
@@ -394,7 +394,7 @@ def _remembered(_: Workbench, __: Command) -> Listing[Entry]:
 
 def _forget(_: Workbench, command: Command) -> None:
     gone = forget(command.values.get("jobs", ()))
-    say(f"{count(gone, 'result')} forgotten; the jobs stay on record")
+    answer(f"{count(gone, 'result')} forgotten; the jobs stay on record")
 
 
 _SWEEPS = 20
@@ -421,7 +421,7 @@ def _show_sweep(_: Workbench, command: Command) -> Listing[Told]:
     if wanted := command.values.get("trial"):
         rows = [row for row in rows if row[0] in wanted]
         for row in rows if len(rows) == 1 else ():
-            say(found.log(int(row[0])))
+            answer(found.log(int(row[0])))
     shown = [tuple(map(visible, row)) for row in rows]
     return Listing([trials[row[0]] for row in rows], tuple(map(visible, heads)), shown)
 
@@ -433,7 +433,7 @@ def _attach_sweep(bench: Workbench, command: Command) -> object:
 def _cancel_sweep(_: Workbench, command: Command) -> None:
     found = _found(command)
     asked = found.cancel()
-    say(f"sweep {visible(found.name)} {'asked to end' if asked else 'was over already'}")
+    answer(f"sweep {visible(found.name)} {'asked to end' if asked else 'was over already'}")
 
 
 def _change_sweep(
@@ -442,7 +442,7 @@ def _change_sweep(
     def run(_: Workbench, command: Command) -> None:
         found = _found(command)
         change(found, command)
-        say(f"sweep {visible(found.name)} {word}: job {found.job_id}")
+        answer(f"sweep {visible(found.name)} {word}: job {found.job_id}")
 
     return run
 
@@ -476,7 +476,7 @@ def _show_notebook(found: NotebookServer) -> None:
     """Show the link that leads to it, where Jupyter's server brings it here."""
     server = server_of_kernel()
     if server is None:
-        say(f"open it in a terminal of this machine: submarine notebook open {found.job}")
+        answer(f"open it in a terminal of this machine: submarine notebook open {found.job}")
         return
     path = f"{server.base_url.rstrip('/')}{found.proxy_path}"
     link = f'<a href="{escape(path)}" target="_blank" rel="noopener">Open the notebook</a>'
@@ -488,7 +488,7 @@ def _list_notebooks(_: Workbench, __: Command) -> Listing[JobSummary]:
 
     found = running()
     if not found:
-        say("no notebook runs; %submarine notebook start begins one")
+        answer("no notebook runs; %submarine notebook start begins one")
     return job_table(found)
 
 
@@ -496,14 +496,14 @@ def _keep_notebooks(_: Workbench, command: Command) -> None:
     from submarine_engine.notebooks import keep  # noqa: PLC0415 - as above
 
     for job_id in keep(command.values["jobs"]):
-        say(f"notebook {job_id} goes on")
+        answer(f"notebook {job_id} goes on")
 
 
 def _stop_notebooks(_: Workbench, command: Command) -> None:
     from submarine_engine.notebooks import stop  # noqa: PLC0415 - as above
 
     for job_id, asked in stop(command.values["jobs"]):
-        say(f"notebook {job_id} {'is being stopped' if asked else 'was over already'}")
+        answer(f"notebook {job_id} {'is being stopped' if asked else 'was over already'}")
 
 
 def _usage(_: Workbench, command: Command) -> Listing[Usage]:
@@ -560,7 +560,7 @@ def _use(bench: Workbench, command: Command) -> None:
         told = f"this notebook's jobs go to {wanted}"
     bench.cluster_in_use = wanted
     bench.get_ready()
-    say(told)
+    answer(told)
 
 
 def _doctor(bench: Workbench, command: Command) -> Listing[Check]:

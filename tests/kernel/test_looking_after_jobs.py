@@ -55,8 +55,8 @@ def test_jobs_are_looked_after(kernel):
     assert kernel.run("%submarine job logs cared --stderr").stream("stdout") == ""
     assert kernel.run("%submarine gpus").value.count("free") == 2
     assert "have their defaults" in kernel.run("%submarine doctor").value
-    assert "was over already" in kernel.run("%submarine job kill cared").stream("stderr")
-    used = kernel.run("%submarine use any").stream("stderr")
+    assert "was over already" in kernel.run("%submarine job kill cared").stream("stdout")
+    used = kernel.run("%submarine use any").stream("stdout")
     assert "each job of this notebook goes to the first of local" in used
     ran = kernel.run("%%submarine --name anywhere --gpus 1\n1 + 1")
     assert ran.value == "2"
@@ -86,7 +86,7 @@ def test_a_running_jobs_model_is_saved_beside_the_notebook(kernel):
     look += ".glob('save.json')) or not open_job('going').running(): time.sleep(0.05)"
     assert kernel.run(look).reply["status"] == "ok"
     ran = kernel.run("%submarine job save going models/now")
-    assert "by the code of worker-0: 1 file" in ran.stream("stderr"), ran.error
+    assert "by the code of worker-0: 1 file" in ran.stream("stdout"), ran.error
     assert int(kernel.value("pathlib.Path('models/now/weights').read_text()").strip("'")) >= 0
     assert "models/now exists" in kernel.run("%submarine job save going models/now").error
     kernel.run("%submarine job kill going")
@@ -102,7 +102,7 @@ def test_where_a_running_job_stands_is_told_at_cell_and_line(kernel):
     wait = "while not open_job('stays').running(): time.sleep(0.05)\n"
     assert kernel.run(look.replace("\n", f"\n{wait}", 1)).reply["status"] == "ok"
     ran = kernel.run("%submarine job stacks stays")
-    assert "line 3, in stay(): time.sleep(3600)" in ran.stream("stderr") + ran.stream("stdout")
+    assert "line 3, in stay(): time.sleep(3600)" in ran.stream("stdout")
     kernel.run("%submarine job kill stays")
 
 

@@ -23,7 +23,7 @@ from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
 from submarine_engine.tables import add_frames, table
 from submarine_magics import frontend
 from submarine_magics.homecoming import bring_home
-from submarine_magics.show import Listing, say
+from submarine_magics.show import Listing, answer, say
 from submarine_magics.verbs import job_table, run_line
 from submarine_magics.workbench import Workbench, bench_of
 from traitlets import ObjectName, Unicode
@@ -299,7 +299,7 @@ class Note:
         if word == "dashboard":
             display(job_table(_jobs_of(frontend.current.notebook)))
             display(run_line(self._bench, "gpus"))
-            say("`%submarine help` lists all commands")
+            answer("`%submarine help` lists all commands")
         elif word == "clean":
             self._parts.clear()
             self._parts.broken.clear()
@@ -345,9 +345,9 @@ def _stop(notebook: str) -> None:
     running = [job for job in _jobs_of(notebook) if not job.state.final]
     for job in running:
         open_job(job.id).cancel("asked for by JOB_STOP")
-        say(f"job {job.id} is being cancelled")
+        answer(f"job {job.id} is being cancelled")
     if not running:
-        say("no job of this note is running")
+        answer("no job of this note is running")
 
 
 def _jobs_of(notebook: str) -> list[JobSummary]:
