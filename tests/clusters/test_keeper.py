@@ -111,6 +111,19 @@ def test_what_fails_beside_the_jobs_ends_no_keeper(own, monkeypatch, capsys):
     assert capsys.readouterr().err.count("ValueError: no reason") == 1
 
 
+def test_a_job_that_is_over_holds_up_no_other(own, monkeypatch):
+    mine, backend, folder = own
+    monkeypatch.setattr(keeper, "JobRun", Troubled(0))  # it was killed before it asked
+    JobPaths(folder.home, A_JOB).root.mkdir(parents=True)
+    for job_id in (A_JOB, new_job_id()):  # and one whose folder was deleted
+        folder.hand(job_id)
+    mine.run()
+    assert folder.open_jobs() == []
+    later = new_job_id()
+    backend.submit_queue.join(later)
+    assert backend.submit_queue.is_turn(later)
+
+
 def test_a_thread_that_cannot_start_is_started_later(own, monkeypatch):
     mine, _, folder = own
     start, left = threading.Thread.start, [1, 1]

@@ -110,6 +110,13 @@ class Keeper:
             self._runs[job_id] = thread
 
     def _see_through(self, job_id: str) -> None:
+        """See one job through, and have it hold up no other from then on."""
+        try:
+            self._try(job_id)
+        finally:
+            self._backend.submit_queue.leave(job_id)
+
+    def _try(self, job_id: str) -> None:
         """See one job through; a trouble that passes is tried again, a lasting one ends the job."""
         paths = JobPaths(self._folder.home, job_id)
         problem, attempt = "", 0

@@ -242,6 +242,7 @@ def test_the_record_is_whole_and_the_owners_alone(cluster):
         "version": 1, "id": job.id, "name": "mnist", "cluster": cluster.name,
         "state": "succeeded", "reason": "", "gpus": 1, "created": record["created"],
         "finished": [story.status.finished.wall, story.status.finished.mono], "parent": None,
+        "workers_on": None,
     }  # fmt: skip
     events = [json.loads(line) for line in paths.events.read_text().splitlines()]
     assert all(event["event"] in EVENTS for event in events)
