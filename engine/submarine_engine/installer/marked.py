@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import write_json
 from submarine_engine.installer.cluster import DaemonStatus, OwnCluster
 from submarine_engine.installer.daemons import own_pids, strings_of
+from submarine_engine.installer.kept import find_maker
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the path of users who are not root
 _NAP = 0.05
@@ -151,10 +151,7 @@ def find_program(name: str, fix: str) -> str:
     ClusterError
         It is missing.
     """
-    found = shutil.which(name, path=search_path())
-    if found is None:
-        raise ClusterError(f"the program {name} is missing", where="PATH", fix=fix)
-    return found
+    return find_maker(name, {"PATH": search_path()}, f"the program {name} is missing", fix)
 
 
 __all__ = ["MarkedCluster", "find_program", "search_path"]
