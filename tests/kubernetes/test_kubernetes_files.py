@@ -243,6 +243,7 @@ class ExecOfThisMachine:
                     assert frame.data[:1] == b"\0"
                     self.waiting.put(frame.data[1:])
         self.waiting.put(b"")
+        self.far.shutdown()  # a reset leaves it open, unlike an end
 
     def write(self):
         with suppress(WebSocketException, OSError):
