@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -17,7 +18,7 @@ from submarine_engine.job import JobState
 
 from tests.clusters.submarine_hosts import HostsBackend
 from tests.contract.conftest import use_backend
-from tests.jobs import bundle_of, end_processes_of, follow, processes_of, spec_of, until
+from tests.jobs import LIMIT, bundle_of, end_processes_of, follow, processes_of, spec_of, until
 
 A_JOB = new_job_id()
 
@@ -89,7 +90,7 @@ def test_troubles_of_days_do_not_add_up(own, monkeypatch, steady, troubles, lost
     monkeypatch.setattr(keeper, "JobRun", Troubled(troubles))
     mine._stop.wait = lambda _: None
     (JobPaths(folder.home, A_JOB).root).mkdir(parents=True)
-    mine._see_through(A_JOB)
+    mine._see_through(A_JOB, keeper._Rest(mine._stop))
     assert bool(backend.given_up) == lost
 
 
@@ -138,6 +139,97 @@ def test_a_thread_that_cannot_start_is_started_later(own, monkeypatch):
     folder.hand(A_JOB)
     mine.run()
     assert (left, folder.open_jobs()) == ([], [])
+
+
+class Queued:
+    """Stands for `JobRun`s that ask for their jobs in turn, and rest for an hour between looks."""
+
+    def __init__(self):
+        self.looks, self.asked = 0, []
+
+    def __call__(self, backend, paths, _load):
+        return QueuedRun(self, backend.submit_queue, paths.job_id)
+
+
+class QueuedRun:
+    """One of them."""
+
+    def __init__(self, all_of_them, queue, job_id):
+        self.all, self.queue, self.job_id = all_of_them, queue, job_id
+
+    def run(self, stop):
+        self.queue.name(self.job_id, "hosts")
+        while not stop.is_set():
+            self.all.looks += 1
+            if self.queue.is_turn(self.job_id):
+                self.all.asked.append(self.job_id)
+                self.queue.leave(self.job_id)
+                return True
+            stop.wait(3600)
+        return False
+
+    def close(self):
+        pass
+
+
+def test_jobs_whose_turn_comes_look_at_once_however_long_they_would_rest(own, monkeypatch):
+    mine, _, folder = own
+    queued, jobs = Queued(), [new_job_id() for _ in range(60)]
+    monkeypatch.setattr(keeper, "JobRun", queued)
+    for number, job_id in enumerate(jobs):
+        JobPaths(folder.home, job_id).root.mkdir(parents=True)
+        folder.hand(job_id)
+        os.utime(folder.open / job_id, ns=(number, number))  # one after the other
+    thread = threading.Thread(target=mine.run, daemon=True)
+    thread.start()
+    until(lambda: len(queued.asked) == len(jobs))
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+    assert queued.asked == jobs
+    # At first, when the turn comes, and where that came to be before it had told whom it asks.
+    assert queued.looks <= 3 * len(jobs)
+
+
+def test_jobs_that_rest_are_woken_when_the_keeper_ends(own, monkeypatch):
+    mine, backend, folder = own
+    queued, job_id = Queued(), new_job_id()
+    monkeypatch.setattr(keeper, "JobRun", queued)
+    backend.submit_queue.join(new_job_id())  # holds it up for ever
+    JobPaths(folder.home, job_id).root.mkdir(parents=True)
+    folder.hand(job_id)
+    thread = threading.Thread(target=mine.run, daemon=True)
+    thread.start()
+    until(lambda: queued.looks)
+    (run,) = until(lambda: list(mine._runs.values()))  # noted once it has begun
+    folder.root.rename(folder.root.with_name("gone"))
+    for ended in (thread, run):
+        ended.join(LIMIT)
+        assert not ended.is_alive()
+
+
+def test_a_job_that_waits_keeps_no_file_of_its_keeper_open(cluster, tmp_path):
+    """Where a process may have a thousand files, a thousand jobs leave it some to ask with."""
+    gate = tmp_path / "gate"
+    code = HOLD.format(side=str(tmp_path / "side"), gate=str(gate))
+    running = cluster.submit(spec_of(gpus=4), bundle_of(code), workdir=tmp_path)
+    until(lambda: cluster.status(running).state is JobState.RUNNING)
+    waiting = [cluster.submit(spec_of(gpus=4), bundle_of("7"), workdir=tmp_path) for _ in range(3)]
+    until(lambda: all(cluster.status(job_id).waiting_reason for job_id in waiting))
+    found = processes_of(default_home())
+    [pid] = [pid for pid, words in found.items() if "clusters.keeper" in words]
+
+    def open_files(name):
+        """Return the jobs of which the keeper has a file of this name open."""
+        links = []
+        for one in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                links.append(one.readlink())
+        return [link.parent.name for link in links if link.name == name]
+
+    until(lambda: open_files("events.jsonl") == [running])
+    gate.touch()
+    stories = [follow(cluster, job_id) for job_id in (running, *waiting)]
+    assert [story.state for story in stories] == [JobState.SUCCEEDED] * 4
 
 
 def test_a_note_that_cannot_be_made_ends_no_keeper(own, monkeypatch):

@@ -12,6 +12,8 @@ from submarine_engine.errors import ResourcesError, SubmissionError
 from submarine_engine.job import JobState
 from submarine_engine.testing.jobs import until
 
+from tests.slurm.conftest import names_of
+
 
 def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
     told = "(os.environ['SLURM_JOB_ID'], 'SLURM_STEP_ID' in os.environ)"
@@ -52,6 +54,26 @@ def test_scancel_by_hand_ends_a_job(place):
     assert status.state in {JobState.CANCELLED, JobState.FAILED}
     assert {task.attempt for task in status.tasks} == {1}
     until(lambda: place.holders() == {})
+
+
+@pytest.mark.long
+def test_scancel_by_hand_ends_jobs_that_wait(place):
+    """All of them, however many: each is one job of Slurm, in the order in which they came."""
+    holder, gate = place.hold(4)
+    until(lambda: holder.status().state is JobState.RUNNING)
+    jobs = [place.submit("1", gpus=2, retries=2) for _ in range(20)]
+    names = [job_name(job.id, 1) for job in jobs]
+    until(lambda: set(names) <= set(place.told()))
+    numbers = [place.told()[name]["job_id"] for name in names]
+    assert numbers == sorted(numbers)
+    assert [names_of(job.id) for job in jobs] == [[name] for name in names]
+    subprocess.run(["scancel", *map(str, numbers)], check=True)
+    for job in jobs:
+        status = job.wait(180)
+        assert (status.state, status.attempt) == (JobState.FAILED, 1)
+        assert "Slurm ended the job while it waited (CANCELLED)" in status.reason
+    gate.touch()
+    assert holder.wait(180).state is JobState.SUCCEEDED
 
 
 def test_the_verbs_show_and_write(slurm, capsys):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from submarine_engine.clusters.backend import SubmitQueue
+from submarine_engine.clusters.polled import Polled
 from submarine_engine.clusters.slurm.backend import SlurmBackend
 from submarine_engine.clusters.slurm.client import (
     Partition,
@@ -19,7 +22,7 @@ from submarine_engine.clusters.slurm.client import (
     read_time,
 )
 from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
-from submarine_engine.clusters.slurm.state import SlurmState
+from submarine_engine.clusters.slurm.state import SlurmState, Told
 from submarine_engine.errors import (
     ClusterError,
     CommandError,
@@ -29,6 +32,7 @@ from submarine_engine.errors import (
 )
 from submarine_engine.installer.slurm import SlurmCluster
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.testing.jobs import LIMIT
 
 OLD = {
     "job_id": 7, "het_job_id": 0, "name": "x", "job_state": "RUNNING", "state_reason": "None",
@@ -268,6 +272,58 @@ def test_however_many_jobs_wait_the_nodes_are_asked_for_once(programs, tmp_path)
         found = list(pool.map(lambda _: state.nodes(), range(8)))
     assert [[node.gpus for node in nodes] for nodes in found] == [[2]] * 8
     assert asked.read_text() == "asked\n"
+
+
+def told_of(*jobs):
+    """Return what `squeue --json` would say of jobs: number, state, priority and partition."""
+    fields = ("job_id", "job_state", "priority", "partition")
+    return [{**OLD, **dict(zip(fields, job, strict=True)), "name": f"j{job[0]}"} for job in jobs]
+
+
+def test_however_many_jobs_wait_what_is_told_is_gone_through_once(programs, tmp_path):
+    asked, said = tmp_path / "asked", tmp_path / "said.json"
+    running = [(n, "RUNNING", 9, "gpu") for n in range(1, 6)]
+    waiting = [(n, "PENDING", 9, "gpu") for n in range(6, 106)]
+    said.write_text(json.dumps({"jobs": told_of(*running, *waiting)}))
+    programs("squeue", f"echo squeue >>{asked}; cat {said}")
+    programs(
+        "scontrol",
+        f'for last; do :; done; echo "$last" >>{asked}\n'
+        'if [ "$2" = hostnames ]; then echo n1 n2; exit; fi\n'
+        'echo "NodeName=n1 Gres=gpu:4 State=MIXED"\necho "NodeName=n2 Gres=gpu:4 State=MIXED"',
+    )
+    state = SlurmState(Slurm(), tmp_path, SubmitQueue())
+    # As long as they hold here, however slow the machine.
+    state.all = Polled(state.all._ask, holds=LIMIT)
+    state._nodes = Polled(state._nodes._ask, holds=LIMIT)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: state.free(), range(100)))
+    assert found == [{"n1": 2, "n2": 3}] * 100
+    assert sorted(asked.read_text().split()) == ["n[1-2]", "node", "squeue"]
+    found[0]["n1"] = 0  # who reckons with it changes what is its own
+    assert state.free() == {"n1": 2, "n2": 3}
+
+
+def test_a_node_alone_is_read_without_a_process(programs):
+    programs("scontrol", "exit 1")
+    assert [Slurm().hosts(text) for text in ("n1", "n1,n3", "")] == [["n1"], ["n1", "n3"], []]
+
+
+def test_who_is_before_a_job_is_in_its_partition_and_counts_once():
+    jobs = [SlurmJob.read(one) for one in told_of(
+        (1, "PENDING", 5, "gpu"),
+        (2, "PENDING", 9, "gpu"),
+        (3, "PENDING", 5, "gpu"),
+        (4, "PENDING", 99, "cpu"),
+        (5, "RUNNING", 99, "gpu"),
+        (6, "PENDING", 7, "gpu"),
+    )]  # fmt: skip
+    jobs.append(replace(jobs[-1], id=7, name="j6", priority=8))  # one job of two components
+    told = Told(jobs)
+    assert [told.before(told.named(f"j{n}")[0]) for n in (1, 2, 3, 4)] == [2, 0, 3, 0]
+    assert [job.id for job in told.named("j6")] == [6, 7]
+    assert (told.named("none"), [job.id for job in told.waiting]) == ([], [1, 2, 3, 4, 6, 7])
+    assert told.before(replace(jobs[0], partition="new")) == 0
 
 
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):

@@ -17,7 +17,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -463,9 +463,18 @@ class KeeperFolder:
 
 
 class SubmitQueue:
-    """Jobs that have not asked for their containers yet, first come first."""
+    """Jobs that have not asked for their containers yet, first come first.
+
+    Attributes
+    ----------
+    on_turn
+        Is called with the id of each job whose turn comes since another one has left, or asks
+        somebody else. The more jobs wait, the longer each rests between two looks: one that would
+        only look some time later held up all behind it for that long.
+    """
 
     def __init__(self) -> None:
+        self.on_turn: Callable[[str], object] = lambda _: None
         self._lock = threading.Lock()
         self._keys: dict[str, str | None] = {}
 
@@ -476,7 +485,7 @@ class SubmitQueue:
 
     def name(self, job_id: str, key: str) -> None:
         """Tell whom the job will ask: until then it holds up all that came later."""
-        with self._lock:
+        with self._changing():
             if job_id in self._keys:
                 self._keys[job_id] = key
 
@@ -508,8 +517,29 @@ class SubmitQueue:
 
     def leave(self, job_id: str) -> None:
         """Take a job out: it has asked, or never will. Nothing where it is not in the line."""
-        with self._lock:
+        with self._changing():
             self._keys.pop(job_id, None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change who stands in the line, and tell those whose turn comes by that."""
+        with self._lock:
+            before = self._first()
+            yield
+            come = self._first() - before
+        for job_id in come:
+            self.on_turn(job_id)
+
+    def _first(self) -> set[str]:
+        """Return the jobs that nobody holds up."""
+        found, keys = set(), set()
+        for job_id, key in self._keys.items():
+            if key not in keys:
+                found.add(job_id)
+            if key is None:  # whom it will ask is not known yet
+                break
+            keys.add(key)
+        return found
 
 
 class Backend(ClusterKind):

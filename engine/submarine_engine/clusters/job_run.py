@@ -308,6 +308,8 @@ class JobRun:
             again = self._turn()
             self._effort = time.thread_time() - began
             if not again:
+                if not any(container.id for container in self._containers):
+                    self._journal.rest()  # it may wait for days, beside a thousand others
                 pause = _LIVELY if self._stacks.is_looking else self._pause()
                 self._rest(stop, max(pause, min(self._effort * _REST, _EVERY)))
         self._request.forget()

@@ -37,6 +37,33 @@ _TRIES = 5
 _STEADY = 60.0  # seconds after which a trouble is a new one
 
 
+class _Rest:
+    """What a job's driver rests by: until something happens to the job, or the keeper ends.
+
+    Parameters
+    ----------
+    ending
+        Is set when the keeper ends; all of its jobs' are woken then.
+    """
+
+    def __init__(self, ending: threading.Event) -> None:
+        self._ending = ending
+        self._woken = threading.Event()
+
+    def is_set(self) -> bool:
+        """Return whether the keeper ends."""
+        return self._ending.is_set()
+
+    def wait(self, timeout: float) -> None:
+        """Rest that many seconds, less where it is woken."""
+        self._woken.wait(timeout)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        """End the rest, or the next one where the driver is at work: it looks once more."""
+        self._woken.set()
+
+
 class Keeper:
     """Runs one `JobRun` in a thread for each job that is not over.
 
@@ -53,7 +80,9 @@ class Keeper:
         self._folder = folder
         self._stop = threading.Event()
         self._runs: dict[str, threading.Thread] = {}
+        self._rests: dict[str, _Rest] = {}
         self._trouble = ""
+        backend.submit_queue.on_turn = self._wake
         backend.begin(folder, self._stop)
         with suppress(FileExistsError):
             os.mkfifo(folder.bell, 0o600)
@@ -78,8 +107,16 @@ class Keeper:
                     with suppress(BlockingIOError):
                         os.read(self._bell, 4096)
             self._stop.set()
+            for rest in self._rests.values():
+                rest.wake()
         finally:
             self._backend.end()
+
+    def _wake(self, job_id: str) -> None:
+        """Have a job's driver look now."""
+        rest = self._rests.get(job_id)
+        if rest is not None:
+            rest.wake()
 
     def _tend(self) -> bool:
         """See to what is kept besides jobs; no trouble with that is one of theirs."""
@@ -96,11 +133,12 @@ class Keeper:
     def _take_up(self) -> None:
         for job_id, thread in list(self._runs.items()):
             if not thread.is_alive():
-                del self._runs[job_id]
+                del self._runs[job_id], self._rests[job_id]
         fresh = [job_id for job_id in self._folder.open_jobs() if job_id not in self._runs]
         for job_id in fresh:
+            rest = self._rests[job_id] = _Rest(self._stop)
             self._backend.submit_queue.join(job_id)
-            thread = threading.Thread(target=self._see_through, args=(job_id,), name=job_id)
+            thread = threading.Thread(target=self._see_through, args=(job_id, rest), name=job_id)
             thread.daemon = True
             try:
                 self._folder.take_up(job_id)
@@ -109,14 +147,14 @@ class Keeper:
                 return
             self._runs[job_id] = thread
 
-    def _see_through(self, job_id: str) -> None:
+    def _see_through(self, job_id: str, rest: _Rest) -> None:
         """See one job through, and have it hold up no other from then on."""
         try:
-            self._try(job_id)
+            self._try(job_id, rest)
         finally:
             self._backend.submit_queue.leave(job_id)
 
-    def _try(self, job_id: str) -> None:
+    def _try(self, job_id: str, rest: _Rest) -> None:
         """See one job through; a trouble that passes is tried again, a lasting one ends the job."""
         paths = JobPaths(self._folder.home, job_id)
         problem, attempt = "", 0
@@ -128,7 +166,7 @@ class Keeper:
                 else:
                     run = JobRun(self._backend, paths, lambda: len(self._runs))
                     with closing(run):
-                        over = run.run(self._stop)
+                        over = run.run(rest)
             except Exception as error:  # noqa: BLE001 - one job's trouble is its own
                 problem = f"{type(error).__name__}: {error}"
                 self._backend.submit_queue.leave(job_id)

@@ -73,7 +73,8 @@ RESERVE_SIZE = 16384
 class Journal:
     """Appends events; the summary in ``status.json`` follows them.
 
-    The file stays open, so that a deleted folder or a full disk is no surprise half-way.
+    The file stays open, so that a deleted folder or a full disk is no surprise half-way; but for
+    jobs to which nothing happens for long, see `rest`.
 
     Parameters
     ----------
@@ -91,8 +92,8 @@ class Journal:
         self._record = record
         self._gpus: int | None = None  # where that is known here: it may change
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._descriptor = os.open(paths.events, flags, 0o600)
-        self._cut_torn_line()
+        self._descriptor: int | None = os.open(paths.events, flags, 0o600)
+        self._cut_torn_line(self._descriptor)
 
     def append(self, *events: Event) -> None:
         """Write events, all or none.
@@ -100,17 +101,20 @@ class Journal:
         Raises
         ------
         OSError
-            The disk is full; nothing was written.
+            The disk is full, or the file is gone; nothing was written.
         """
         lines = [json.dumps(event.to_json(), ensure_ascii=False) + "\n" for event in events]
         data = "".join(lines).encode(errors="replace")
-        size = os.fstat(self._descriptor).st_size
+        if self._descriptor is None:
+            self._descriptor = os.open(self._paths.events, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        descriptor = self._descriptor
+        size = os.fstat(descriptor).st_size
         try:
-            written = os.write(self._descriptor, data)
+            written = os.write(descriptor, data)
             if written < len(data):
-                os.write(self._descriptor, data[written:])  # tells why by raising
+                os.write(descriptor, data[written:])  # tells why by raising
         except OSError:
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(descriptor, size)
             raise
         self._summarise(events)
 
@@ -132,9 +136,19 @@ class Journal:
         if due:
             outbox.start(self._paths)
 
+    def rest(self) -> None:
+        """Close the file until there is more to write.
+
+        A process has a thousand files at most, unless it is allowed more: a keeper of as many jobs
+        that wait would have none left for what asks the cluster.
+        """
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
     def close(self) -> None:
         """Close the file."""
-        os.close(self._descriptor)
+        self.rest()
 
     def _summarise(self, events: tuple[Event, ...]) -> None:
         for event in events:
@@ -159,13 +173,14 @@ class Journal:
                     self._gpus = int((read_json(self._paths.status) or {})["gpus"])
         return self._gpus
 
-    def _cut_torn_line(self) -> None:
+    @staticmethod
+    def _cut_torn_line(descriptor: int) -> None:
         """Drop a line that a former writer did not live to end; no reader has taken it yet."""
-        size = os.fstat(self._descriptor).st_size
-        tail = os.pread(self._descriptor, RESERVE_SIZE, max(0, size - RESERVE_SIZE))
+        size = os.fstat(descriptor).st_size
+        tail = os.pread(descriptor, RESERVE_SIZE, max(0, size - RESERVE_SIZE))
         torn = len(tail) - (tail.rfind(b"\n") + 1)
         if torn:
-            os.ftruncate(self._descriptor, size - torn)
+            os.ftruncate(descriptor, size - torn)
 
 
 def summary(

@@ -43,3 +43,19 @@ def test_one_that_has_left_is_free():
     found.leave("a")
     found.name("a", "m")
     assert found.is_turn("a")
+
+
+def test_who_comes_first_by_what_another_does_is_told_once():
+    found, told = line(("a", "m"), ("x", "n"), ("b", "m"), ("c", None), ("d", "m")), []
+    found.on_turn = told.append
+    found.leave("a")
+    assert told == ["b"]
+    found.leave("b")
+    assert told == ["b"]  # nobody knows yet whom the next one asks
+    found.name("c", "n")
+    assert told == ["b", "d"]
+    found.leave("d")
+    found.leave("d")
+    assert told == ["b", "d"]
+    found.leave("x")
+    assert told == ["b", "d", "c"]

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ PATIENCE = 6.0
 """Seconds that Slurm's programs have: without a controller ``squeue`` itself would try for 9 s."""
 
 _SBATCH_PATIENCE = 20.0  # its answer says whether there is a job: worth more of a wait
+_EXPRESSIONS = 4096  # ways to say which nodes a job has, of which it is remembered what they mean
 _SILENT_FOR = 3.0  # seconds for which a controller that did not answer is not asked again
 _SYSTEM_CONF = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "SLURM_CLUSTERS")
@@ -249,6 +251,7 @@ class Slurm:
         self.conf = found
         self._lock = threading.Lock()
         self._silent: tuple[float, ClusterError] | None = None
+        self._expand = lru_cache(_EXPRESSIONS)(self._ask_for_hosts)
 
     @property
     def fingerprint(self) -> str:
@@ -340,8 +343,17 @@ class Slurm:
         return [_read_partition(line) for line in lines if line.startswith("PartitionName=")]
 
     def hosts(self, expression: str) -> list[str]:
-        """Return the nodes that ``n[1-3,5]`` says; asks no controller."""
-        return self._run(["scontrol", "show", "hostnames", expression]).split()
+        """Return the nodes that ``n[1-3,5]`` says; asks no controller.
+
+        Each expression costs a process once: every job that waits wants to know it of every job
+        that runs.
+        """
+        if "[" not in expression:
+            return expression.split(",") if expression else []
+        return list(self._expand(expression))
+
+    def _ask_for_hosts(self, expression: str) -> tuple[str, ...]:
+        return tuple(self._run(["scontrol", "show", "hostnames", expression]).split())
 
     def options_of_srun(self) -> str:
         """Return what ``srun`` says of its options, those of the site's plugins too.

@@ -162,11 +162,11 @@ class SlurmRequest(NotedRequest):
     def _adopt(self) -> int | None:
         """Return the number of what carries this attempt's name; None where nothing does."""
         now = time.monotonic()
-        found = [job.leader for job in self._mine(since=now) if job.name == self._name]
-        return min(found, default=None)
+        return min((job.leader for job in self._mine(since=now)), default=None)
 
     def _mine(self, *, since: float = float("-inf"), hurry: bool = False) -> list[SlurmJob]:
-        return self._state.mine.answer(since=since, hurry=hurry)
+        """Return what Slurm has of this attempt's name."""
+        return self._state.mine.answer(since=since, hurry=hurry).named(self._name)
 
     def _workers(self) -> int | None:
         """Return how many workers an elastic job begins with: as many as there is room for."""
@@ -195,7 +195,7 @@ class SlurmRequest(NotedRequest):
         """Return how many workers more there is room for; 0 where another job waits."""
         # An older answer may not know of this very job yet, nor of one that waits since.
         now = time.monotonic()
-        if any(job.state == "PENDING" for job in self._state.all.answer(since=now)):
+        if self._state.all.answer(since=now).waiting:
             return 0
         had, more, free = set(self._spec.tasks), 0, self._state.free()
         extra: list[str] = []
@@ -344,9 +344,18 @@ done
 
     def _refuse_over(self, found: list[SlurmJob]) -> None:
         """Refuse a job that is over though not all of its tasks have begun."""
-        if not found or not all(job.final for job in found) or self.stopped:
+        if not found or not all(job.final for job in found) or self._note.get("withdrawn"):
             return
         state = next((job.state for job in found if job.state != "COMPLETED"), "COMPLETED")
+        if not any(job.nodes for job in found):
+            raise SubmissionError(
+                f"Slurm ended the job while it waited ({state})",
+                where=f"job {self._number} of Slurm",
+                fix=f"somebody has cancelled it there; `submarine job retry {self._id}` submits it "
+                "once more",
+            )
+        if self.stopped:
+            return
         with suppress(OSError):
             log = (self._place / "srun.log").read_text(errors="replace")
             said = log.strip()[-500:] or "it says no more"
@@ -362,7 +371,7 @@ done
     def _found(self, *, hurry: bool = False) -> list[SlurmJob]:
         """Return what Slurm has of this attempt: a job, or the components of one."""
         jobs = self._mine(since=self._asked_at, hurry=hurry)
-        return [job for job in jobs if job.leader == self._number and job.name == self._name]
+        return [job for job in jobs if job.leader == self._number]
 
     def count(self) -> Counted:
         """Return the containers of a job that Slurm has not ended.
@@ -434,7 +443,7 @@ done
         """Return what Slurm has of this attempt, told after a task of it has ended."""
         self._ended_at = self._ended_at or time.monotonic()
         jobs = self._mine(since=self._ended_at, hurry=True)
-        return [job for job in jobs if job.leader == self._number and job.name == self._name]
+        return [job for job in jobs if job.leader == self._number]
 
     @property
     def _is_at_its_limit(self) -> bool:
@@ -492,14 +501,8 @@ done
             return self._queue.before(self._id), used
         mine = found[0]
         words = REASONS.get(mine.reason, f"Slurm says {mine.reason}") if mine.reason else ""
-        waiting = [job for job in self._state.all.answer() if job.state == "PENDING"]
-        ahead = {
-            job.leader
-            for job in waiting
-            if job.partition == mine.partition
-            and (-job.priority, job.leader) < (-mine.priority, mine.leader)
-        }
-        return len(ahead), f"{used}; {words}" if words else used
+        ahead = self._state.all.answer().before(mine)
+        return ahead, f"{used}; {words}" if words else used
 
     def forget(self) -> None:
         """Remove the folders that the nodes have seen: what was in them is home."""

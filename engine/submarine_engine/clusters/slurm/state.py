@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +20,39 @@ _FEW = 50  # jobs: an answer about no more costs the controller little, however 
 _BUSY_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 
-def _soon(jobs: Sequence[SlurmJob], took: float) -> float:
-    return took if len(jobs) <= _FEW else took * WORK
+class Told:
+    """What ``squeue`` has said, by what jobs look for in it: each would go through all of it.
+
+    Parameters
+    ----------
+    jobs
+        As `Slurm.jobs` tells them.
+    """
+
+    def __init__(self, jobs: Sequence[SlurmJob]) -> None:
+        self.jobs = jobs
+        self.waiting = [job for job in jobs if job.state == "PENDING"]
+        """Those that have no nodes yet."""
+        self._named = defaultdict[str, list[SlurmJob]](list)
+        for job in jobs:
+            self._named[job.name].append(job)
+        places = defaultdict[str, dict[int, tuple[int, int]]](dict)  # of leaders, by partition
+        for job in self.waiting:
+            of_leaders, place = places[job.partition], (-job.priority, job.leader)
+            of_leaders[job.leader] = min(place, of_leaders.get(job.leader, place))
+        self._places = {name: sorted(found.values()) for name, found in places.items()}
+
+    def named(self, name: str) -> list[SlurmJob]:
+        """Return the jobs of a name."""
+        return self._named.get(name, [])
+
+    def before(self, job: SlurmJob) -> int:
+        """Return how many jobs of its partition Slurm would begin earlier than this one."""
+        return bisect_left(self._places.get(job.partition, []), (-job.priority, job.leader))
+
+
+def _soon(told: Told, took: float) -> float:
+    return took if len(told.jobs) <= _FEW else took * WORK
 
 
 class SlurmState:
@@ -37,12 +71,14 @@ class SlurmState:
     def __init__(self, slurm: Slurm, tasks: Path, submit_queue: SubmitQueue) -> None:
         self.slurm = slurm
         self.submit_queue = submit_queue
-        self.mine = Polled(lambda: slurm.jobs(mine=True), soon=_soon)
+        self.mine = Polled(lambda: Told(slurm.jobs(mine=True)), soon=_soon)
         """The user's own jobs, as `Slurm.jobs` tells them."""
-        self.all = Polled(lambda: slurm.jobs(mine=False), soon=_soon)
+        self.all = Polled(lambda: Told(slurm.jobs(mine=False)), soon=_soon)
         """Those of all users."""
         self._nodes = Polled(slurm.nodes, holds=_BUSY_FOR, work=0)
         self._tasks = tasks
+        self._reckoning = threading.Lock()
+        self._free: tuple[Told, list[Node], dict[str, int]] | None = None  # of which answers
 
     def place(self, job_id: str, attempt: int) -> Path:
         """Return the folder that the nodes see of an attempt: one below it for each task."""
@@ -60,12 +96,18 @@ class SlurmState:
         since
             As `Polled.answer` has it.
         """
-        taken = self.holders(self.all.answer(since=since))
-        nodes = [node for node in self.nodes() if node.usable]
-        return {
-            node.name: sum((node.name, index) not in taken for index in range(node.gpus))
-            for node in nodes
-        }
+        told, nodes = self.all.answer(since=since), self.nodes()
+        with self._reckoning:  # all jobs that wait want to know it: one of them reckons
+            known = self._free
+            if known is None or known[0] is not told or known[1] is not nodes:
+                taken = self.holders(told.jobs)
+                free = {
+                    node.name: sum((node.name, index) not in taken for index in range(node.gpus))
+                    for node in nodes
+                    if node.usable
+                }
+                known = self._free = told, nodes, free
+        return dict(known[2])
 
     def holders(self, jobs: Sequence[SlurmJob]) -> dict[tuple[str, int], SlurmJob]:
         """Return the jobs that hold GPUs, by node and index.
