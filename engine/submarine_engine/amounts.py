@@ -1,4 +1,4 @@
-"""Times, sizes and numbers as people say them, the same on a card, in a panel and in a terminal.
+"""Times, sizes, numbers and long words as people say them, on a card, in a panel, in a terminal.
 
 The page's own script has `clock` and `duration` too, for times that go on (``words.js``);
 ``tests/card/amounts.json`` holds both to one rule.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 UNKNOWN = "—"
+_GAP = " … "
 
 
 def duration(seconds: float | None) -> str:
@@ -54,6 +55,29 @@ def size(count: int) -> str:
 def percent(fraction: float) -> str:
     """Return ``72 %``; never 100 % before the end."""
     return f"{int(fraction * 100 + 1e-9)} %"
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return what a program has said in one line: its beginning and its end where that is long.
+
+    What a chain of programs says of an error names the cause last. Words stay whole, but for one
+    that is longer than its half.
+
+    Parameters
+    ----------
+    text
+        What it said.
+    longest
+        Characters of the line at most.
+    """
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    half = (longest - len(_GAP)) // 2
+    begin, end = line[: half + 1], line[-half - 1 :]
+    # The character beyond each half tells whether the half ends with a word.
+    head, tail = begin.rpartition(" ")[0] or begin[:half], end.partition(" ")[2] or end[1:]
+    return head + _GAP + tail
 
 
 def count(number: int, noun: str) -> str:

@@ -6,7 +6,7 @@ task; ``SLURM_PROCID`` says which. In a pod there is one alone. A task's folder 
 writes" in docs/clusters.md.
 """
 
-# ruff: noqa: PTH105, PTH109, PTH112, PTH118, PTH123, PTH208
+# ruff: noqa: PTH105, PTH109, PTH112, PTH117, PTH118, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -109,6 +109,11 @@ def _environment(launch: dict[str, Any]) -> dict[str, str]:
     tells = launch.get("tells", "SLURM")
     told = {key: value for key, value in os.environ.items() if key.startswith(tells)}
     given: dict[str, str] = launch["environment"]
+    python = launch["command"][0]
+    # What the job begins, and who goes inside it, find its Python first, as in an environment that
+    # is activated: its image may have another one.
+    if "PATH" in told and os.path.isabs(python):
+        told["PATH"] = os.pathsep.join((os.path.dirname(python), told["PATH"]))
     return {**told, **given, "CUDA_VISIBLE_DEVICES": _granted(launch["gpus"])}
 
 

@@ -168,6 +168,69 @@ def passes_over_hosts(monkeypatch):
     return passed
 
 
+class OddError(Exception):
+    """What a client of somebody else's may raise: its own words fail, too."""
+
+    def __str__(self):
+        raise RuntimeError
+
+
+UNFORESEEN = [
+    (RuntimeError("no\nroute \x1b[31m"), "RuntimeError: no route ?[31m"),
+    (KeyError("items"), "KeyError: 'items'"),
+    (TimeoutError("took too long"), "took too long"),  # an OSError, and not that it is late here
+    (AssertionError(), "AssertionError"),
+    (SystemExit(3), "SystemExit: 3"),
+    (OddError(), "OddError"),
+]
+
+
+@pytest.mark.parametrize(("error", "words"), UNFORESEEN)
+@pytest.mark.parametrize("fails", ["check", "open"])
+def test_one_that_fails_in_an_unforeseen_way_is_named_and_stops_no_other(
+    several, monkeypatch, error, words, fails
+):
+    def fail(*_):
+        raise error
+
+    kind = cluster_kind("hosts")
+    monkeypatch.setattr(kind, "check" if fails == "check" else "__init__", fail)
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts,local")
+    name, chosen = choose(gpus=1)
+    assert name == "local"
+    assert chosen.startswith("local: 1 GPU free, 1 asked for; hosts: ")
+    assert chosen.endswith(words)
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts")
+    with pytest.raises(ClusterError) as refused:
+        choose(gpus=1)
+    assert refused.value.what.endswith(" ".join(str(words).replace("?", "\x1b").split()))
+    assert refused.value.where == "hosts"
+
+
+def test_one_whose_gpus_cannot_be_told_for_an_unforeseen_reason_takes_jobs_last(
+    several, monkeypatch
+):
+    def fail(*_):
+        raise UnboundLocalError("left over")
+
+    monkeypatch.setattr(cluster_kind("hosts"), "gpus", fail)
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts,local")
+    assert choose(gpus=1)[0] == "local"
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts")
+    name, chosen = choose(gpus=1)
+    assert name == "hosts"
+    assert "UnboundLocalError: left over" in chosen
+
+
+def test_one_that_cannot_say_whether_the_user_has_it_is_asked(several, monkeypatch):
+    def fail():
+        raise RuntimeError("spoilt")
+
+    monkeypatch.delenv("SUBMARINE_ANY_OF")
+    monkeypatch.setattr(cluster_kind("hosts"), "configured", fail)
+    assert "hosts" in candidates()
+
+
 def test_a_job_of_no_gpus_goes_to_the_first_and_asks_nobody_else(several, asks_hosts):
     asked = []
     asks_hosts(lambda *_: asked.append(1))

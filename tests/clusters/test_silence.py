@@ -9,6 +9,7 @@ from submarine_engine.clusters import job_run
 from submarine_engine.clusters.job_run import JobRun
 from submarine_engine.errors import ClusterError
 from submarine_engine.events import Moment, Warned
+from submarine_engine.job import JobState
 from submarine_engine.lifecycle import JobStatus
 
 
@@ -62,6 +63,33 @@ def test_tasks_that_cannot_be_reached_are_told_once_and_what_is_heard_again_ends
         run._look_at_containers()
     assert [event.text for event in run.written] == [said.text, ""]
     assert run._status.warning == ""
+
+
+def test_what_is_wrong_while_a_job_waits_is_told_once_and_taken_back():
+    run = Run(Task(), started=None)
+    run._request = SimpleNamespace(trouble="", waiting=lambda: (0, "it waits"))
+
+    def turns(trouble):
+        run._request.trouble = trouble
+        for _ in range(3):
+            run._told_waiting_at = float("-inf")
+            run._tell_waiting()
+        return [event.text for event in run.written if isinstance(event, Warned)]
+
+    assert turns("") == []
+    assert turns("no such image") == ["no such image"]
+    run._said = {}  # another keeper
+    assert turns("no such image") == ["no such image"]
+    assert turns("") == ["no such image", ""]
+
+
+def test_what_is_wrong_with_a_job_that_runs_is_no_matter_of_its_wait():
+    run = Run(Task(), started=Moment.now())
+    run._status = JobStatus(state=JobState.RUNNING, warning="its memory is almost used up")
+    run._request = SimpleNamespace(trouble="", waiting=lambda: (0, ""))
+    run._told_waiting_at = float("-inf")
+    run._tell_waiting()
+    assert run.written == [] or not isinstance(run.written[-1], Warned)
 
 
 def test_a_job_that_does_not_run_yet_is_not_missed():

@@ -9,10 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from submarine_engine.cli import main
 from submarine_engine.clusters import open_cluster
 from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.manifest import JOB
+from submarine_engine.clusters.store import read_events
 from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
+from submarine_engine.events import Warned
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import end_processes_of, until
@@ -120,6 +123,33 @@ def test_an_image_without_python_is_told(place, monkeypatch):
     assert status.state is JobState.FAILED
     assert "python" in status.reason
     assert "kubernetes_python" in status.reason
+
+
+def test_an_image_that_cannot_be_pulled_is_told_at_once_and_refused_with_its_cause(
+    place, monkeypatch, capfd
+):
+    image = "registry.invalid/some-team/a-model-with-a-long-name:1"
+    script = place.folder / "train.py"
+    script.write_text("1")
+    monkeypatch.chdir(place.folder)
+    job = place.submit("1", docker_image=image)
+    until(lambda: "cannot be pulled" in job.status().warning, 100)
+    assert not job.done()
+    assert "it is tried for 2 min" in job.status().warning
+    # Whoever follows it reads that as a line of its own, also where nobody sits at a terminal.
+    assert (
+        main(["job", "run", str(script), "--cluster", "kubernetes", "--docker_image", image]) != 0
+    )
+    said = [line for line in capfd.readouterr().err.splitlines() if "warning: its image" in line]
+    assert len(said) == 1
+    status = job.wait(180)
+    assert status.state is JobState.FAILED
+    told = status.reason.partition(" (")[0]
+    assert "its image cannot be pulled" in told
+    assert "no such host" in told or "dial tcp" in told or "lookup" in told
+    events = [event for event, _ in read_events(place.paths(job).events)[0]]
+    warned = [event.text for event in events if isinstance(event, Warned)]
+    assert len(warned) == 1
 
 
 def test_kubectl_delete_by_hand_ends_a_job(place):

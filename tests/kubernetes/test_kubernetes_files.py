@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -316,3 +317,32 @@ def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_en
     nothing = KubernetesRequest(state, job._replace(attempt=2))  # which asked for nothing yet
     nothing.give_back()
     assert not nothing.begun
+
+
+SAYS = """\
+#!/bin/sh
+echo "$PATH" > said
+exec sleep 0
+"""
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_a_task_begins_finds_the_jobs_python_before_the_images(tmp_path, own):
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(SAYS)
+    python.chmod(0o700)
+    folder = tmp_path / TASK
+    folder.mkdir()
+    (folder / "asked-to-end").touch()
+    launch = {
+        "gpus": 0, "command": [str(python)], "workdir": str(folder), "tells": "", "inside": "",
+        "artifacts": "", "environment": {"PATH": "/its/own:/bin"} if own else {},
+    }  # fmt: skip
+    (folder / "launch.json").write_text(json.dumps(launch))
+    path = os.environ["PATH"]
+    program = Path(runtime.__file__).with_name("shared_folder.py")
+    command = [sys.executable, "-I", str(program), str(tmp_path), TASK]
+    subprocess.run(command, check=True, env={"PATH": path})
+    said = (folder / "said").read_text().strip()
+    assert said == ("/its/own:/bin" if own else f"{python.parent}:{path}")

@@ -14,6 +14,7 @@ from submarine_engine.events import Waiting
 from submarine_engine.installer.kubernetes.files import SHARED
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
+from submarine_engine.testing.jobs import until
 
 from tests.yarn.environments.conftest import install
 
@@ -57,6 +58,25 @@ def test_this_environment_comes_into_a_pod_whose_image_has_none_of_it(place, val
     assert story.state is JobState.SUCCEEDED, story.status.reason
     assert story.out == f"{value} {PREFIX} worker-0\n"
     assert "its environment" in waited_for(place, place.jobs[-1])
+
+
+def test_what_is_run_inside_it_and_by_it_has_its_python(place, value):
+    gate = "/submarine/gate"
+    code = (
+        "import os, subprocess, time\n"
+        "print(subprocess.run(['python3', '-c', 'import packed; print(packed.value)'],"
+        " capture_output=True, text=True).stdout.strip(), flush=True)\n"
+        f"while not os.path.exists({gate!r}): time.sleep(0.05)\n"
+    )
+    job = place.submit(code, environment="pack")
+    until(place.paths(job).task("worker-0").stdout.exists, PATIENCE)
+    for python in ("python3", "python"):
+        done = job.exec([python, "-c", "import packed, sys; print(packed.value, sys.prefix)"])
+        assert done.stdout.decode().split() == [value, PREFIX], done.stderr
+    assert job.exec(["touch", gate]).returncode == 0
+    story = place.follow(job)
+    assert story.state is JobState.SUCCEEDED, story.status.reason
+    assert story.out == f"{value}\n"
 
 
 def test_a_volume_keeps_it_for_all_pods_of_the_next_job(place, value, kubernetes):

@@ -6,6 +6,9 @@ import json
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from submarine_engine.amounts import shortened
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
 from submarine_engine.clusters.kubernetes.client import Kubernetes, TakenError, refusal
 from submarine_engine.clusters.kubernetes.kueue import Kueue, reason
@@ -159,6 +162,44 @@ def unscheduled(message):
 def test_why_a_pod_waits_is_told_in_words(pod, words):
     assert words in pod.wait_words
     assert bool(pod.wait_words) is bool(words)
+
+
+LONG = (
+    'Back-off pulling image "registry.example/team/model:1": ErrImagePull: failed to pull and'
+    ' unpack image "registry.example/team/model:1": failed to resolve reference'
+    ' "registry.example/team/model:1": failed to do request: Head'
+    ' "https://registry.example/v2/team/model/manifests/1": dial tcp: lookup registry.example on'
+    " 10.0.0.2:53: no such host"
+)
+
+
+def test_what_is_said_of_an_image_at_length_keeps_its_words_and_its_cause():
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": LONG}}
+    pod = pod_of(
+        phase="Pending",
+        spec={"nodeName": "n"},
+        containerStatuses=[{"name": "task", "state": waiting}],
+    )
+    begin, gap, end = pod.trouble.partition(" … ")
+    assert gap
+    assert begin.startswith('its image cannot be pulled: Back-off pulling image "registry.example/')
+    assert end.endswith("dial tcp: lookup registry.example on 10.0.0.2:53: no such host")
+    assert all(f" {word} " in f" {LONG} " for word in end.split())
+    assert begin.split()[-1] in LONG.split()
+    assert pod.trouble == pod.wait_words
+    assert pod_of(phase="Pending", spec={"nodeName": "n"}).trouble == ""
+
+
+@given(st.text(), st.integers(10, 60))
+def test_what_is_shortened_is_its_beginning_and_its_end(text, longest):
+    line, short = " ".join(text.split()), shortened(text, longest)
+    assert len(short) <= longest
+    if len(line) <= longest:
+        assert short == line
+    else:
+        begin, _, end = short.partition(" … ")
+        assert line.startswith(begin)
+        assert line.endswith(end)
 
 
 def test_how_a_pod_ended_is_told_in_words():

@@ -97,9 +97,11 @@ def cluster_kind(name: str) -> type[ClusterKind]:
 def _is_configured(point: EntryPoint) -> bool:
     try:
         kind: type[ClusterKind] = point.load()
+        return kind.configured()
     except (ConfigError, ImportError, AttributeError):
         return False  # its packages are not installed, or are of a release that had other names
-    return kind.configured()
+    except Exception:  # noqa: BLE001 - whoever opens it is told why; it stops none of the others
+        return True
 
 
 def _entry_points() -> EntryPoints:

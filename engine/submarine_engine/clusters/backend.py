@@ -205,6 +205,14 @@ class Request(ABC):
             The cluster does not answer now.
         """
 
+    @property
+    def trouble(self) -> str:
+        """What is wrong while the job waits, and may come right yet; empty where nothing is.
+
+        It is said to people at once, as a warning: what a job usually waits for, `waiting` says.
+        """
+        return ""
+
     def room(self) -> int:
         """Return how many workers more an elastic job could have now, besides those that it has.
 

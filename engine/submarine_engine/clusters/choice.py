@@ -19,6 +19,8 @@ nothing; one that begins anew chooses anew.
   user's own word on which one is rather waited for.
 * A job of no GPUs goes to the first that takes it; the others are not asked. Where the number is
   left open, a cluster without GPUs would run it without one: it comes after all that have some.
+* One that fails in a way that nobody has foreseen is passed over likewise, and its error is named:
+  what a cluster of others, or a client that it stands on, may raise is not known here.
 * Where all refuse, one error has each one's reason.
 """
 
@@ -186,8 +188,8 @@ def _ask(name: str, spec: JobSpec) -> Future[Answer]:
     def ask() -> None:
         try:
             future.set_result(_look(name, spec))
-        except BaseException as error:  # noqa: BLE001 - told where the answer is read
-            future.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - `SystemExit`, a panic: it ends this thread
+            future.set_result(_refusal(name, error))
 
     # A daemon: one that never answers keeps no process from ending.
     threading.Thread(target=ask, name=f"submarine: ask {name}", daemon=True).start()
@@ -200,17 +202,17 @@ def _look(name: str, spec: JobSpec) -> Answer:
         cluster = open_cluster(name)
         # Without secrets: a keyring may ask a person for each, and does so once, at submission.
         spec = cluster.check(replace(spec, secrets=())).smallest
-    except (SubmarineError, OSError) as error:
-        return _refusal(error)
+    except Exception as error:  # noqa: BLE001 - it stops none of the others
+        return _refusal(name, error)
     asked = spec.gpus or 0
     if not asked:
         return Answer(cluster=cluster, words="no GPU", room=0)
     try:
         room = cluster.gpu_room(spec)
-    except (SubmarineError, OSError) as error:  # it takes jobs, and tells nothing of its GPUs
-        words = f"what is free there is not known: {_short(error)}"
+        waiting = max(_waiting(cluster), room.wanted)
+    except Exception as error:  # noqa: BLE001 - it takes jobs, and tells nothing of its GPUs
+        words = f"what is free there is not known: {_short(_as_ours(name, error))}"
         return Answer(cluster=cluster, words=words, asked=asked)
-    waiting = max(_waiting(cluster), room.wanted)
     words = f"{count(room.free, 'GPU')} free, {asked} asked for"
     if waiting:
         words += f", others wait for {waiting}"
@@ -223,19 +225,35 @@ def _answer(name: str, future: Future[Answer], until: float, within: float) -> A
         return future.result(max(0.0, until - time.monotonic()))
     except TookTooLong:
         error = ClusterError(f"did not answer within {within:g} s", where=name)
-        return _refusal(error)
+        return _refusal(name, error)
 
 
-def _refusal(error: SubmarineError | OSError) -> Answer:
+def _refusal(name: str, error: BaseException) -> Answer:
+    ours = _as_ours(name, error)
+    return Answer(words=_short(ours), error=ours)
+
+
+def _as_ours(name: str, error: BaseException) -> SubmarineError:
+    """Return what a cluster has raised as an error of ours."""
+    if isinstance(error, SubmarineError):
+        return error
     if isinstance(error, OSError):
-        error = ClusterError(str(error))
-    return Answer(words=_short(error), error=error)
+        return ClusterError(str(error), where=name)
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - of a class that nobody here knows
+        said = ""
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return ClusterError(
+        f"it failed in a way that was not foreseen: {what}",
+        where=name,
+        fix=f"see all of it by --cluster {name}; it is an error of that cluster or of its client",
+    )
 
 
-def _short(error: SubmarineError | OSError) -> str:
-    what = error.what if isinstance(error, SubmarineError) else str(error)
+def _short(error: SubmarineError) -> str:
     # Clusters say it, and people see it in a terminal: none of it is a control character.
-    words = "".join(c if c.isprintable() else "?" for c in " ".join(what.split()))
+    words = "".join(c if c.isprintable() else "?" for c in " ".join(error.what.split()))
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 
 

@@ -604,6 +604,8 @@ class JobRun:
             if found is None or container.id:
                 continue
             container.give(found)
+            if self._status.state is JobState.QUEUED and self._status.warning:
+                self._write(Warned(text=""))  # what was wrong while it waited
             self._came_on_at = time.monotonic()
             self._write(container.granted(found.began or time.time()))
 
@@ -686,6 +688,10 @@ class JobRun:
             ahead, reason = 0, str(error)
         if (self._status.ahead, self._status.waiting_reason) != (ahead, reason):
             self._write(Waiting(ahead=ahead, reason=reason))
+        # Compared with what is on record: a driver before this one may have said it.
+        trouble, queued = self._request.trouble, self._status.state is JobState.QUEUED
+        if queued and self._status.warning != trouble:
+            self._write(Warned(text=trouble))
 
     # What is done with it.
 

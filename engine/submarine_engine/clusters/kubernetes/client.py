@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
+from submarine_engine.amounts import shortened
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, ConfigError, SubmissionError
 
@@ -388,7 +389,7 @@ class Kubernetes:
         except ValueError:
             told = {"message": data[:_LONGEST].decode("utf-8", "replace")}
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise self._note_silent(str(told.get("message"))[:_LONGEST])
+            raise self._note_silent(shortened(str(told.get("message")), _LONGEST))
         if status >= HTTPStatus.BAD_REQUEST:
             raise refusal(status, str(told.get("message") or ""), self.namespace)
         answer: Answer = told
@@ -503,7 +504,7 @@ def refusal(status: int, said: str, namespace: str) -> RefusedError:
     namespace
         The one that was asked in.
     """
-    said = " ".join(said.split())[:_LONGEST] or f"HTTP {status}"
+    said = shortened(said, _LONGEST) or f"HTTP {status}"
     if status == HTTPStatus.UNAUTHORIZED:
         what = "the API server does not know you: the kubeconfig's token or certificate is expired"
         fix = "log in to the cluster anew, and see what `kubectl get pods` says"
@@ -530,4 +531,4 @@ def refusal(status: int, said: str, namespace: str) -> RefusedError:
 def _said(error: BaseException) -> str:
     """Return what a client's error says, in one line without its objects' addresses."""
     reason = getattr(error, "reason", None) or error
-    return re.sub(r"<[^<>]*>[:,]? ?", "", " ".join(str(reason).split()))[:_LONGEST]
+    return shortened(re.sub(r"<[^<>]*>[:,]? ?", "", " ".join(str(reason).split())), _LONGEST)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.pod import ENVIRONMENT, ROOT
 
+from submarine_engine.amounts import shortened
 from submarine_engine.amounts import size as amount
 from submarine_engine.clusters.environment import environment_kind
 from submarine_engine.clusters.kubernetes.files import FULL_FIX, PodFiles
@@ -312,7 +313,7 @@ class EnvironmentSender:
         """Bring all layers to a pod; ClusterError where the connection breaks."""
         chosen = files.choose(self._volumes)
         if self._volumes and not chosen.get("kept"):
-            self.note = " ".join(str(chosen.get("why")).split())[:200]
+            self.note = shortened(str(chosen.get("why")), 200)
         layers = self._launch["layers"]
         total, done = sum(layer["size"] for layer in layers), 0
         for layer in layers:
@@ -385,7 +386,7 @@ class EnvironmentSender:
         """
         python = str(self._launch["task_python"])
         told = files.check(python)
-        there, said = str(told.get("python"))[:50], " ".join(str(told.get("said")).split())[:300]
+        there, said = str(told.get("python"))[:50], shortened(str(told.get("said")), 300)
         here = str(self._launch["here"])
         if there.split(".")[:2] == here.split(".")[:2]:
             return

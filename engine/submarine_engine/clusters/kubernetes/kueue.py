@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.amounts import shortened
 from submarine_engine.clusters.kubernetes.client import RefusedError
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.errors import SubmissionError, UnsupportedError
@@ -132,7 +133,7 @@ def reason(workload: Mapping[str, Any], queue: str) -> str:
         The local queue's name.
     """
     condition = _condition(workload, "QuotaReserved")
-    text = " ".join(str(condition.get("message") or "").split())[:_LONGEST]
+    text = shortened(str(condition.get("message") or ""), _LONGEST)
     if not text:
         return f"the queue {queue} has not let it in yet"
     if _CLOSED.search(text):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from submarine_engine.amounts import exactly, shortened
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.kubernetes.archive import task_archive
 from submarine_engine.clusters.kubernetes.client import RefusedError, TakenError
@@ -65,6 +66,7 @@ _OVERDUE = 30.0
 _GRACE = 1  # seconds for what is ended without more ado; 0 would forget pods that still run
 _OOM = "137 oom\n"
 _LONGEST_END = 100
+_LONGEST = 300  # characters of what the cluster says
 
 
 class KubernetesRequest(NotedRequest):
@@ -96,6 +98,7 @@ class KubernetesRequest(NotedRequest):
         self._partly_since: float | None = None
         self._image_since: float | None = None
         self._stopped = False
+        self._wrong = ""
 
     @property
     def _names(self) -> dict[str, str]:
@@ -301,6 +304,9 @@ class KubernetesRequest(NotedRequest):
     def _refuse_hopeless(self, pods: Mapping[str, Pod]) -> None:
         """Refuse a job whose pods will never begin."""
         waits_for_image = False
+        wrong = next(filter(None, (pod.trouble for pod in pods.values())), "")
+        # Said once: each try has words of its own.
+        self._wrong = wrong and (self._wrong or wrong)
         for task, pod in pods.items():
             if pod.final and task not in self._brought and not self._stopped:
                 self._refuse_over(pod)
@@ -334,7 +340,7 @@ class KubernetesRequest(NotedRequest):
         for name in (TASK_CONTAINER, FILES_CONTAINER):
             state, more = pod.container(name)
             if state == "terminated":
-                said.append(" ".join(str(more.get("message") or more.get("reason")).split())[:300])
+                said.append(shortened(str(more.get("message") or more.get("reason")), _LONGEST))
         words = "; ".join(dict.fromkeys(filter(None, said))) or pod.phase
         raise SubmissionError(
             f"its pod ended before its task began: {words}",
@@ -430,6 +436,12 @@ class KubernetesRequest(NotedRequest):
         more = [pod for task, pod in self._manifests(spec).items() if task not in had]
         sizes = range(len(more), 0, -1)
         return next((n for n in sizes if fits((pod["spec"] for pod in more[:n]), free)), 0)
+
+    @property
+    def trouble(self) -> str:
+        """Why its pods cannot begin now, most often since an image cannot be pulled."""
+        tries = f"it is tried for {exactly(_IMAGE_WITHIN)}" if self._image_since else ""
+        return "; ".join(filter(None, (self._wrong, self._wrong and tries)))
 
     @property
     def stopped(self) -> bool:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubernetes.utils.quantity import parse_quantity
 
+from submarine_engine.amounts import shortened
 from submarine_engine.clusters.kubernetes.kueue import EVICTED, Kueue, is_eviction
-from submarine_engine.clusters.kubernetes.manifest import OWNER, TASK_CONTAINER
+from submarine_engine.clusters.kubernetes.manifest import FILES_CONTAINER, OWNER, TASK_CONTAINER
 from submarine_engine.clusters.polled import WORK, Polled
 from submarine_engine.history import make_private, write_aside
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.kubernetes.client import Answer, Kubernetes
 
 _SOONEST = 0.03  # seconds between two looks of whoever waits for a pod's next step
+_LONGEST = 300  # characters of what the cluster says
 _NODES_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 IMAGE_WORDS = {
@@ -146,12 +148,8 @@ class Pod(NamedTuple):
     def wait_words(self) -> str:
         """Why it does not run yet, in words; empty where it does."""
         if self.node:
-            for name in (one["name"] for one in self.told["spec"]["containers"]):
-                state, more = self.container(name)
-                reason = str(more.get("reason") or "")
-                if state == "waiting" and reason in IMAGE_WORDS:
-                    return _words(IMAGE_WORDS[reason], more.get("message"))
-            return "its node makes its containers" if self.phase == "Pending" else ""
+            makes = "its node makes its containers" if self.phase == "Pending" else ""
+            return self.trouble or makes
         if self.is_gated:
             return "the cluster's queue has not let it in yet"
         conditions = self.told.get("status", {}).get("conditions") or []
@@ -161,11 +159,22 @@ class Pod(NamedTuple):
         known = [words for part, words in _SCHEDULER_WORDS if part in said]
         if "Insufficient" in said and "/" in said.partition("Insufficient ")[2].split(" ")[0]:
             known.insert(0, "no node has so many GPUs free")
-        return "; ".join(known) or (said[:300] and f"the scheduler says: {said[:300]}")
+        said = shortened(said, _LONGEST)
+        return "; ".join(known) or (said and f"the scheduler says: {said}")
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with its containers so that they wait, in words; empty where nothing."""
+        for name in (TASK_CONTAINER, FILES_CONTAINER) if self.node else ():
+            state, more = self.container(name)
+            reason = str(more.get("reason") or "")
+            if state == "waiting" and reason in IMAGE_WORDS:
+                return _words(IMAGE_WORDS[reason], more.get("message"))
+        return ""
 
 
 def _words(reason: object, message: object) -> str:
-    text = " ".join(str(message or "").split())[:300]
+    text = shortened(str(message or ""), _LONGEST)
     return f"{reason}: {text}" if text else str(reason or "")
 
 
