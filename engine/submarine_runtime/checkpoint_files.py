@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 import time
 
@@ -181,6 +182,31 @@ def warn(words: str) -> None:
     sys.stderr.write(f"submarine: {words}\n")
 
 
+def _open_file(path: str, flags: int) -> int:
+    """Open a regular file; who opens a named pipe would wait for its other end, maybe for ever.
+
+    Raises
+    ------
+    OSError
+        Something else lies there.
+    """
+    is_file = False
+    descriptor = -1
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError as error:
+        if error.errno not in (errno.ENXIO, errno.EISDIR):  # a pipe that nobody reads, a folder
+            raise
+    finally:
+        if descriptor >= 0 and not is_file:
+            os.close(descriptor)
+    if not is_file:
+        words = "it is no regular file: remove it, or give another --checkpoint_path"
+        raise OSError(errno.EINVAL, words, path)
+    return descriptor
+
+
 class Folder:
     """A folder of a file system that all who write there see.
 
@@ -212,8 +238,17 @@ class Folder:
         return found
 
     def read(self, name: str) -> bytes | None:
-        """Return a small file's content; None where there is none."""
-        with suppress(FileNotFoundError), open(self._path(name), "rb") as file:  # noqa: PTH123 - pathlib is slow
+        """Return a small file's content; None where there is none.
+
+        Raises
+        ------
+        OSError
+            It is no regular file, or cannot be read.
+        """
+        with (
+            suppress(FileNotFoundError),
+            open(_open_file(self._path(name), os.O_RDONLY), "rb") as file,
+        ):
             return file.read()
         return None
 
@@ -224,8 +259,11 @@ class Folder:
         ------
         PermissionError
             It is another user's.
+        OSError
+            It is no regular file, or cannot be read.
         """
-        file = open(self._path(name), "rb")  # noqa: PTH123, SIM115 - as above; the caller closes it
+        descriptor = _open_file(self._path(name), os.O_RDONLY)
+        file = open(descriptor, "rb")  # noqa: PTH123, SIM115 - as above; the caller closes it
         try:
             # Of what was opened: by its name another file may lie there by now.
             self._expect_owner(os.fstat(file.fileno()).st_uid, self._path(name))
@@ -263,8 +301,8 @@ class Folder:
     def is_cut(self, aside: str) -> bool:
         """Tell whether nobody writes that checkpoint any more: another job of the same path may."""
         try:
-            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(f"{self._path(aside)}/{STATE}", flags)
+            flags = os.O_RDWR | os.O_NOFOLLOW
+            descriptor = _open_file(f"{self._path(aside)}/{STATE}", flags)
         except OSError:  # just made, and empty; or another rank's part came too late
             with suppress(OSError):
                 made = os.stat(self._path(aside)).st_mtime  # noqa: PTH116 - as above
@@ -319,8 +357,8 @@ class Folder:
     def tell(self, name: str, line: str) -> None:
         """Add a line to a file that others read; OSError where it is not there as a whole."""
         # Where others may write, a link could lead into any file of the user's.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path(name), flags, 0o600)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        descriptor = _open_file(self._path(name), flags)
         try:
             data, size = f"{line}\n".encode(), os.fstat(descriptor).st_size
             if os.write(descriptor, data) < len(data):
@@ -333,8 +371,7 @@ class Folder:
     def hear(self, name: str, since: int = 0) -> str:
         """Return the whole lines of such a file from a byte on; none where there are none yet."""
         try:
-            flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self._path(name), flags, 0o600)
+            descriptor = _open_file(self._path(name), os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW)
         except FileNotFoundError:  # nor its folder
             return ""
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor

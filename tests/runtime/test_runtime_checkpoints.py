@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -442,6 +443,45 @@ def test_what_ranks_say_goes_through_no_link(tmp_path):
     with pytest.raises(OSError, match="symbolic links"):
         folder.hear("said")
     assert precious.read_text() == "mine\n"
+
+
+def _socket(path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), _socket],
+    ids=["a pipe", "a folder", "a file without end", "a socket"],
+)
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, make):
+    folder = checkpoint_files.Folder(str(tmp_path))
+    make(tmp_path / "it")
+    for ask in (folder.read, folder.opened):
+        with pytest.raises(OSError, match=r"no regular file: remove it, or give another .*/it'"):
+            ask("it")
+    if not (tmp_path / "it").is_symlink():  # these go through no link at all
+        for ask in (folder.hear, partial(folder.tell, line="here")):
+            with pytest.raises(OSError, match=r"no regular file: .*/it'"):
+                ask("it")
+
+
+@pytest.mark.timeout(60)
+def test_a_checkpoint_with_a_pipe_in_it_is_passed_over(attempts):
+    assert attempts(TRAIN).wait() == 0
+    *_, before, newest = step_folders(attempts.place)
+    storage = checkpoint_files.Folder(str(attempts.place))
+    for part in (checkpoint_files.STATE, checkpoint_files.NOTE):
+        (attempts.place / newest / part).unlink()
+        os.mkfifo(attempts.place / newest / part)
+        checkpoint_files.expect_known(storage)
+        assert next(iter(checkpoint_files.complete(storage)))[1] == before
+    aside = attempts.place / checkpoint_files.aside_of(50)
+    aside.mkdir()
+    os.mkfifo(aside / checkpoint_files.STATE)
+    assert not storage.is_cut(aside.name)  # somebody may have made it just now
 
 
 def test_files_of_a_file_system_that_knows_a_user_by_another_name_are_its_own(
