@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn.storage import HdfsFiles
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_runtime.webhdfs import fetch
 
@@ -55,6 +56,18 @@ def test_a_file_goes_and_comes_back(files, tmp_path, data):
     files.remove(path)
     assert files.entry(path) is None
     assert files.list(f"{files.home}/nowhere") == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Give a folder with room for 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "submarine-test", str(place)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("may not mount a small disk here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_files_are_the_users_own(files, conf):
@@ -109,6 +122,36 @@ def test_a_full_quota_is_said_in_hdfs_own_words(files, words, quota, left):
     assert files.list(files.home) == []
     files.put(b"much", f"{files.home}/x")
     assert files.get(f"{files.home}/x") == b"much"
+
+
+def test_what_has_no_room_here_is_not_said_of_hdfs(files, small_disk):
+    path = f"{files.home}/x"
+    files.put(bytes(1 << 20), path)
+    with pytest.raises(ClusterError, match="No space left on device") as caught:
+        files.get(path, small_disk / "x")
+    assert str(small_disk / "x") in caught.value.what
+    assert caught.value.where == "this machine"
+    assert "this machine's disk that is full, not HDFS" in caught.value.fix
+    assert f"df {small_disk}" in caught.value.fix
+    assert not list(small_disk.iterdir())
+    assert files.get(path) == bytes(1 << 20)
+
+
+def test_a_folder_that_is_not_here_is_not_said_of_hdfs(files, conf, tmp_path):
+    path = f"{files.home}/x"
+    files.put(b"much", path)
+    to = tmp_path / "nowhere" / "x"
+    # By the storage, too, to which Python's own error is a file that HDFS has not.
+    for get in (files.get, HdfsFiles(files, conf).get):
+        with pytest.raises(ClusterError, match=f"{to} cannot be written: No such file") as caught:
+            get(path, to)
+        assert f"whether {to.parent} is a folder" in caught.value.fix
+    with pytest.raises(FileNotFoundError):
+        HdfsFiles(files, conf).get(f"{files.home}/y", tmp_path / "y")
+    with pytest.raises(ClusterError, match="y not found") as caught:
+        files.get(f"{files.home}/y", tmp_path / "y")
+    assert caught.value.where == files.where
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_user_without_a_home_is_told_so(conf):

@@ -6,6 +6,7 @@ words, with the way out.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -202,6 +203,20 @@ def hdfs_error_words(
     return (kind or ClusterError)(f"{path}: {words}", where=where, fix=fix or _SILENT)
 
 
+@contextmanager
+def _words_for_this_disk(path: Path) -> Iterator[None]:
+    """Say of a file of this machine that it is this disk, not HDFS, that refuses it."""
+    try:
+        yield
+    except OSError as error:
+        fix = f"see whether {path.parent} is a folder, and whether you may write there"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            fix = f"it is this machine's disk that is full, not HDFS: make room (df {path.parent})"
+        words = f"{path} cannot be written: {error.strerror or error}"
+        # Without its cause: that a folder is not there would read as a file that HDFS has not.
+        raise ClusterError(words, where="this machine", fix=fix) from None
+
+
 def _remote(response: object) -> str:
     """Return the message of a WebHDFS error (``RemoteException``), empty where it is none."""
     try:
@@ -311,17 +326,30 @@ class Hdfs:
             return [read_entry(f"{folder}/{one['pathSuffix']}".rstrip("/"), one) for one in entries]
 
     def get(self, path: str, to: Path | None = None) -> bytes:
-        """Return the file at `path`; with `to`, write it there and return nothing of it."""
+        """Return the file at `path`; with `to`, write it there and return nothing of it.
+
+        Raises
+        ------
+        ClusterError
+            HDFS does not give it; or this machine has no room for it, or no folder.
+        """
         path = self._plain(path)
-        with self._talk(path):
-            if to is None:
-                pieces: list[bytes] = []
+        if to is None:
+            pieces: list[bytes] = []
+            with self._talk(path):
                 self._web.read_into(path, pieces.append)
-                return b"".join(pieces)
-            aside = to.with_name(f"{to.name}.{secrets.token_hex(4)}.part")
+            return b"".join(pieces)
+        aside = to.with_name(f"{to.name}.{secrets.token_hex(4)}.part")
+        with _words_for_this_disk(to):
             try:
                 with open(aside, "xb", opener=private) as file:  # Path.open takes none
-                    self._web.read_into(path, file.write)
+
+                    def write(piece: bytes) -> None:
+                        with _words_for_this_disk(to):  # before HDFS's are found for it
+                            file.write(piece)
+
+                    with self._talk(path):
+                        self._web.read_into(path, write)
                 aside.replace(to)
             finally:
                 aside.unlink(missing_ok=True)
