@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import time
+from contextlib import suppress
 
 import pytest
+import requests
 from submarine_engine import Job, kerberos
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
-from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.clusters.yarn.rest import ResourceManager, new_session
 from submarine_engine.history import JobPaths, read_json
 from submarine_engine.installer import realm
 from submarine_engine.job import JobState
@@ -83,12 +86,12 @@ def short_lived(request, home_of_its_own, monkeypatch):
 
 
 @pytest.fixture
-def cluster(short_lived, tmp_path, monkeypatch):
-    """Give it as alice has it, by her keytab."""
-    layout = short_lived.cluster.layout
+def cluster(request, short_lived, tmp_path, monkeypatch):
+    """Give it as alice has it, by her keytab; or as another user whom its parameter names."""
+    layout, user = short_lived.cluster.layout, getattr(request, "param", "alice")
     monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("SUBMARINE_YARN_KEYTAB", str(realm.keytab(layout, "alice")))
-    monkeypatch.setenv("SUBMARINE_YARN_PRINCIPAL", f"alice@{realm.REALM}")
+    monkeypatch.setenv("SUBMARINE_YARN_KEYTAB", str(realm.keytab(layout, user)))
+    monkeypatch.setenv("SUBMARINE_YARN_PRINCIPAL", f"{user}@{realm.REALM}")
     monkeypatch.setenv("SUBMARINE_YARN_IDLE", "1000")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'nothing'}")
     yield yarn_cluster()
@@ -122,6 +125,54 @@ def test_a_job_outlives_tickets_and_tokens(short_lived, cluster, tmp_path, mode,
     hdfs = open_hdfs(load_hadoop())
     until(lambda: not hdfs.exists(f"{hdfs.home}/.submarine/logs/{job_id}"))
     hdfs.close()
+
+
+WRITES = """
+import os, time
+from tensorboard.summary import Writer
+writer = Writer(os.environ["SUBMARINE_LOGDIR"])
+for step, gate in enumerate({gates!r}):
+    while not os.path.exists(gate):
+        time.sleep(0.05)
+    writer.add_scalar("loss", 0.5, step)
+    writer.flush()
+    print("written", step)
+while not os.path.exists({last!r}):
+    time.sleep(0.05)
+writer.close()
+"""
+
+
+@pytest.mark.timeout(1800)
+# Nodes tell where it listens to whoever runs them alone.
+@pytest.mark.parametrize("cluster", [getpass.getuser()], indirect=True)
+def test_a_tensorboard_beside_a_job_outlives_its_tokens(cluster, tmp_path):
+    gates = [str(tmp_path / name) for name in ("first", "second")]
+    last = tmp_path / "last"
+    script = WRITES.format(gates=gates, last=str(last))
+    spec = spec_of(notebook="a.ipynb", tensorboard=True, memory=512)
+    job_id = cluster.submit(spec, bundle_of(script), workdir=tmp_path)
+    page = until(lambda: cluster.links(job_id).get("TensorBoard"), 600)
+    session, began = new_session(load_hadoop()), time.time()
+
+    def steps():
+        assert not cluster.status(job_id).state.final, cluster.status(job_id).reason
+        asked = {"run": "worker-0", "tag": "loss"}
+        with suppress(requests.RequestException):
+            answer = session.get(f"{page}data/plugin/scalars/scalars", params=asked, timeout=60)
+            if answer.ok and answer.headers.get("Content-Type", "").startswith("application/json"):
+                return [step for _, step, _ in answer.json()]
+        return None
+
+    (tmp_path / "first").touch()
+    until(lambda: steps() == [0], 600)
+    # By the token that it was sent it can read no more.
+    until(lambda: time.time() > began + 1.2 * MOST, 3 * MOST)
+    (tmp_path / "second").touch()
+    until(lambda: steps() == [0, 1], 600)
+    last.touch()
+    seen = follow(cluster, job_id, patience=600)
+    assert seen.status.state is JobState.SUCCEEDED, f"{seen.status.reason}\n{seen.out[-2000:]}"
 
 
 HOLDS = """

@@ -351,6 +351,13 @@ class Allocator(ABC):
     def end_beside(self) -> None:  # noqa: B027 - of applications that are the job's own
         """End what runs beside the job's own containers, which are all over."""
 
+    def beside(self) -> dict[str, str]:
+        """Return the containers that run beside the job's own and ask HDFS as they do: id by role.
+
+        `exchange` brings them messages by these names.
+        """
+        return {}
+
     @abstractmethod
     def close(self) -> None:
         """Let go of what this job held."""
@@ -391,18 +398,19 @@ class Allocator(ABC):
         if self._app is None:
             raise ClusterError("the application's master does not answer yet", where=self.app_id)
         job_id = self._paths.job_id
+        containers = {**self.beside(), **{task: one.id for task, one in self._known.items()}}
         try:
             self._has_told = self._has_told or bool(messages)
             for task, told in messages.items():
                 for name, data in told.items():
                     if name == ASK:
-                        self._app.kv.discard(key(job_id, self._known[task].id, STACKS))
+                        self._app.kv.discard(key(job_id, containers[task], STACKS))
                         self._asked_stacks.add(task)
                     elif name == CALLS:
                         self._brought_calls.add(task)
                     elif name == INSIDE_ASK:
                         self._let_inside.add(task)
-                    self._app.kv.put(key(job_id, self._known[task].id, name), data)
+                    self._app.kv.put(key(job_id, containers[task], name), data)
             wanted = [
                 (task, name, key(job_id, container.id, name))
                 for task, container in self._known.items()
@@ -931,6 +939,10 @@ class DedicatedApplication(Allocator):
     def end_beside(self) -> None:
         """End the TensorBoard beside the job."""
         self._board.end(self._app)
+
+    def beside(self) -> dict[str, str]:
+        """Return the container of the TensorBoard beside the job."""
+        return self._board.containers(self._seen)
 
     def close(self) -> None:
         """Close the way to the master."""

@@ -252,7 +252,10 @@ class YarnRequest(Request):
         return self._allocator.exchange(messages)
 
     def keep_access(self, tasks: Collection[str]) -> None:
-        """Tell tasks of the token by which they ask HDFS, where that is another one by now."""
+        """Tell tasks of the token by which they ask HDFS, where that is another one by now.
+
+        And what runs beside them.
+        """
         now = time.monotonic()
         if not self._services.conf.kerberos or now < self._access_at:
             return
@@ -261,7 +264,8 @@ class YarnRequest(Request):
         hdfs = self._services.hdfs_at_once
         token = hdfs.delegation_token(wait=False) if hdfs is not None else ""
         # What a keeper before this one has told them, nobody knows: they are told once more.
-        late = [task for task in tasks if self._access.get(task, self._allocator.token) != token]
+        all_ = [*tasks, *self._allocator.beside()]
+        late = [task for task in all_ if self._access.get(task, self._allocator.token) != token]
         if hdfs is not None and late:
             # The master shows on a page of its own what its store has.
             told = seal(hdfs.token_message(token), self._services.key)

@@ -2,7 +2,8 @@
 
 Sent as text, with `job_hdfs` as ``submarine_hdfs`` beside it. Nobody is asked who they are here:
 the path that it lies under cannot be guessed, and is told in the container's log folder alone, from
-where the keeper brings it to the application's own pages.
+where the keeper brings it to the application's own pages. It asks HDFS by a token, and hears of the
+next one as the job's tasks do.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ LOGDIR = "SUBMARINE_BOARD_LOGDIR"
 ACCESS = "SUBMARINE_BOARD_ACCESS"
 """Variables of fsspec: JSON, which the shell of a container would not leave as it is."""
 TASKS = "SUBMARINE_BOARD_TASKS"
+JOB = "SUBMARINE_BOARD_JOB"
 PLACE = "SUBMARINE_SAVE"
 """As `submarine_runtime.saving` has it: where the files lie that the container was sent."""
 
@@ -35,6 +37,8 @@ def main(folder: str) -> None:
     """Serve until the job's tasks are over, and a little longer."""
     sys.path.append(f"{Path.cwd()}/submarine_runtime.zip")
     unseal = import_module("submarine_runtime.sealing").unseal
+    relay = import_module("submarine_runtime.relay").Relay
+    tokens = import_module("submarine_runtime.delegation").FILE
     sys.path.pop()
     access = unseal(base64.b64decode(os.environ.pop(ACCESS)), Path("submarine.key").read_bytes())
     os.environ.update(json.loads(access))
@@ -66,9 +70,12 @@ def main(folder: str) -> None:
     aside = Path(folder, f".{TOLD}")
     aside.write_text(json.dumps(told))
     aside.rename(Path(folder, TOLD))
+    variables = {tokens: os.environ.get(tokens, "")}
+    messages = relay(os.environ[JOB], str(Path.cwd()), os.getpid(), variables)
     begun, over_at = time.monotonic(), None
     while time.monotonic() - begun < _LONGEST:
         time.sleep(_EVERY)
+        messages.step()
         if over_at is None and _are_over(fsspec.filesystem("hdfs"), logdir, tasks):
             over_at = time.monotonic()
         if over_at is not None and time.monotonic() - over_at > _AFTER:

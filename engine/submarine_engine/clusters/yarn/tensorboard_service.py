@@ -97,6 +97,7 @@ class TensorBoardService:
         access = json.dumps(hdfs.container_environment()).encode()
         sealed = seal(access, self._services.key)  # it may hold a token
         own[tensorboard_main.ACCESS] = base64.b64encode(sealed).decode()
+        own[tensorboard_main.JOB] = self._job_id
         own["CUDA_VISIBLE_DEVICES"] = ""
         return {
             TENSORBOARD_ROLE: skein.Service(
@@ -118,11 +119,21 @@ class TensorBoardService:
         if time.monotonic() - self._looked_at < _EVERY:
             return False
         self._looked_at = time.monotonic()
-        for container in seen.values():
-            if container.service_name == TENSORBOARD_ROLE and container.yarn_container_id:
-                with suppress(Exception):  # its node, or the master: both may be silent a while
-                    self.address = self._show(app, container)
+        for container in _of_board(seen):
+            with suppress(Exception):  # its node, or the master: both may be silent a while
+                self.address = self._show(app, container)
         return bool(self.address)
+
+    def containers(self, seen: Mapping[str, skein.Container]) -> dict[str, str]:
+        """Return the id of its container as YARN has it, by its role; of none that has ended.
+
+        Parameters
+        ----------
+        seen
+            The application's containers, as its master has told of them last.
+        """
+        running = [one for one in _of_board(seen) if str(one.state) == "RUNNING"]
+        return {str(one.service_name): str(one.yarn_container_id) for one in running}
 
     def end(self, app: skein.ApplicationClient | None) -> None:
         """End it, and so the application, with the job; its events are home."""
@@ -161,3 +172,9 @@ class TensorBoardService:
 
     def _folder(self, hdfs: Hdfs) -> str:
         return f"{hdfs.home}/{_EVENTS}/{self._job_id}"
+
+
+def _of_board(seen: Mapping[str, skein.Container]) -> list[skein.Container]:
+    """Return what TensorBoard was given, where YARN has given it something."""
+    mine = [one for one in seen.values() if one.service_name == TENSORBOARD_ROLE]
+    return [one for one in mine if one.yarn_container_id]
