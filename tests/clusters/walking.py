@@ -33,18 +33,22 @@ SUBMIT = """
 import os, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters import ANY, open_cluster
+from submarine_engine.clusters.choice import cluster_for
 from submarine_engine.job import Resources, Role
 from tests.jobs import bundle_of, spec_of
 from tests.local.walked import Walk
-cluster = open_cluster({cluster!r})
+cluster = {cluster!r} != ANY and open_cluster({cluster!r})
 if {submitter}:
     Walk(os.environ["WALK"], ("submitter",), os.environ.get("WALK_AT", ""))
 options = {options!r}
 if counts := options.pop("roles", None):
     each = Resources(gpus=1)
     options["roles"] = tuple(Role(name=n, count=c, resources=each) for n, c in counts.items())
-print(cluster.submit(spec_of(**options), bundle_of({code!r}), workdir=Path({folder!r})))
+spec = spec_of(**options)
+if not cluster:  # to choose one is part of the walk
+    cluster, spec = cluster_for(ANY, spec)
+print(cluster.submit(spec, bundle_of({code!r}), workdir=Path({folder!r})))
 """
 CODE = """
 import os, time
@@ -106,8 +110,11 @@ def submit(  # noqa: PLR0913 - of a walk
     return told.stdout.strip()
 
 
-def recovered(folder, home, name):
-    """Have what was killed recovered by whoever looks; return the job's story, None for no job."""
+def recovered(folder, home, name, *, tasks=1):
+    """Have what was killed recovered by whoever looks; return the job's story, None for no job.
+
+    Of a job of several tasks one alone writes.
+    """
     cluster = open_cluster(name)
     jobs = list(job_ids(home))
     assert len(jobs) <= 1
@@ -120,7 +127,7 @@ def recovered(folder, home, name):
     assert story.state is JobState.SUCCEEDED, story.status
     assert (runs, story.out) == ("ran\n", LOG)
     kinds = [kind for kind in story.kinds if kind != "Waiting"]
-    assert max(Counter(kinds).values()) == 1, kinds
+    assert max(Counter(kinds).values()) == tasks, kinds
     return story
 
 

@@ -203,6 +203,31 @@ def test_neither_secrets_nor_models_that_were_saved_come_home_with_the_rest(
     assert gone == ["pod-1"]
 
 
+def test_a_pod_whose_files_are_home_is_let_go_by_the_next_keeper_until_that_succeeds(
+    pods, brought, tmp_path
+):
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "exit").write_text("0\n")  # a keeper has brought it home, and was killed then
+    tried, away = [], True
+
+    def let_go():
+        tried.append("pod-1")
+        if away:
+            raise ClusterError("it does not answer")
+        return True
+
+    brought.end = let_go
+    source = PodSource(brought, "pod-1", spool, lambda: None, let_go=let_go)
+    for _ in range(2):
+        assert set(source.sizes()) == {"exit"}
+    assert len(tried) == 4
+    away = False
+    for _ in range(2):
+        assert set(source.sizes()) == {"exit"}
+    assert len(tried) == 6
+
+
 def test_a_program_of_the_pod_leads_to_the_server_beside_the_task(tmp_path):
     folder = tmp_path / "job" / TASK
     folder.mkdir(parents=True)

@@ -19,8 +19,8 @@ from pathlib import Path
 EFFECTS = {
     "fcntl.flock", "fcntl.lockf", "journal.append", "os.exec", "os.fork", "os.forkpty", "os.kill",
     "os.killpg", "os.link", "os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir",
-    "os.symlink", "os.truncate", "shutil.rmtree", "skein.answered", "skein.ask", "socket.sendmsg",
-    "subprocess.Popen",
+    "os.symlink", "os.truncate", "pod.ask", "shutil.rmtree", "skein.answered", "skein.ask",
+    "socket.sendmsg", "subprocess.Popen",
 }  # fmt: skip
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
 ENDLESS = 10**9

@@ -314,7 +314,8 @@ class PodSource:
         Returns the content of `EXIT` for a task that was killed with all that could tell how it
         ended, as the cluster says it; None while it does not.
     let_go
-        Has the cluster forget the pod, whose task is over and whose files are here.
+        Has the cluster forget the pod, whose task is over and whose files are here; returns whether
+        it holds nothing any more.
     """
 
     live = True
@@ -326,7 +327,7 @@ class PodSource:
         container: str,
         spool: Path,
         last_words: Callable[[], str | None],
-        let_go: Callable[[], object] = lambda: None,
+        let_go: Callable[[], bool] = lambda: False,
     ) -> None:
         self.container = container
         self._files = files
@@ -335,6 +336,7 @@ class PodSource:
         self._copied: dict[str, int] = {}
         self._last_words = last_words
         self._let_go = let_go
+        self._is_let_go = False
 
     @property
     def is_home(self) -> bool:
@@ -344,6 +346,7 @@ class PodSource:
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file; brings everything home where the task has ended."""
         if self.is_home:
+            self._let_pod_go()
             return self._home.sizes()
         sizes, alive = self._files.sizes()
         if EXIT not in sizes:
@@ -351,11 +354,24 @@ class PodSource:
                 self._files.conclude(said)
             return sizes
         self._bring_home(sizes)
-        with suppress(ClusterError):  # the pod is deleted at last in any case
-            self._files.end()
-        with suppress(ClusterError):
-            self._let_go()
+        self._let_pod_go()
         return self._home.sizes()
+
+    def _let_pod_go(self) -> None:
+        """Let the pod end, whose files are here; at the next look once more where that fails.
+
+        Whoever has brought them home may have been killed before this: the pod would hold its GPUs,
+        and its job go on, for as long as it waits for somebody.
+        """
+        if self._is_let_go:
+            return
+        ended = gone = False
+        with suppress(ClusterError):
+            self._files.end()
+            ended = True
+        with suppress(ClusterError):
+            gone = self._let_go()
+        self._is_let_go = ended or gone
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Return at most `limit` bytes of a file from `offset` on, see `FolderSource.read`."""

@@ -541,20 +541,23 @@ class KubernetesRequest(NotedRequest):
         )
         return self._sources[task]
 
-    def _let_go(self, pod: str) -> None:
+    def _let_go(self, pod: str) -> bool:
         """Have the cluster forget a pod at once, whose task's processes are gone.
+
+        Returns whether it holds nothing any more.
 
         Its node needs a second or two to tell that its containers have ended, for which the pod
         would hold its GPUs. Queues of the cluster's want to see for themselves how a pod ended.
         """
         # Whether the cluster, or somebody, has ended it: its task may be home before that is seen.
-        found = self._pods(since=time.monotonic()).values()
-        self._stopped = self._stopped or any(
-            one.name == pod and self._is_by_hand(one) for one in found
-        )
-        if not self._spec.queue:
-            self._state.api.delete(pod, grace=0)
-            self._asked_at = time.monotonic()
+        pods = self._pods(since=time.monotonic()).values()
+        found = next((one for one in pods if one.name == pod), None)
+        self._stopped = self._stopped or (found is not None and self._is_by_hand(found))
+        if self._spec.queue:
+            return found is None or found.final
+        self._state.api.delete(pod, grace=0)
+        self._asked_at = time.monotonic()
+        return True
 
     def _last_words(self, task: str) -> str | None:
         """Return how a task ended that was killed with all that could tell it; None for not yet."""

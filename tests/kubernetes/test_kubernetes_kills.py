@@ -1,0 +1,127 @@
+"""Whoever is killed: a job on Kubernetes has one set of pods, runs once, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+
+import pytest
+from submarine_engine import open_job
+from submarine_engine.clusters.kubernetes.manifest import JOB
+from submarine_engine.history import job_ids
+from submarine_engine.job import JobState
+from submarine_engine.records import list_jobs
+from submarine_engine.testing.jobs import end_processes_of, processes_of, until
+
+from tests.clusters.walking import CODE, recovered, submit
+from tests.kubernetes.test_kubernetes_cluster import kubectl
+
+pytestmark = pytest.mark.long
+
+WALK = "tests.kubernetes.walked"
+OF_ONE = 'import os\nif os.environ["SUBMARINE_TASK"] == "worker-0":\n'
+
+
+@pytest.fixture
+def home(kubernetes_home, tmp_path, monkeypatch):
+    """Give a home of a test's own, whose keeper is walked."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    yield home
+    end(home)
+
+
+def end(home):
+    """Kill a keeper that has nothing to do, and wait until all of a home's processes are gone."""
+    for pid, command in processes_of(home).items():
+        if "submarine_engine.clusters.keeper" in command:
+            with suppress(ProcessLookupError):  # it waits for more for a few seconds alone
+                os.kill(pid, signal.SIGKILL)
+    assert not end_processes_of(home)
+
+
+def listed(kind, *words):
+    return json.loads(kubectl("get", kind, "-o", "json", *words))["items"]
+
+
+def names_of(kind):
+    return {one["metadata"]["name"] for one in listed(kind)}
+
+
+def code_of(folder, gang):
+    """Return what a job of two runs, of which the first one alone writes; "" for the usual one."""
+    if not gang:
+        return ""
+    body = CODE.format(side=str(folder / "side"), gate=str(folder / "gate"), hold=False)
+    return OF_ONE + "".join(f"    {line}\n" for line in body.strip().splitlines()) + "7\n"
+
+
+def walk(  # noqa: PLR0913 - of a walk
+    folder, home, role, number, *, where="", gang=False, cluster="kubernetes"
+):
+    """Submit a job while somebody is killed; return its story, which is held to the promises."""
+    before = {kind: names_of(kind) for kind in ("secrets", "configmaps")}
+    options = {"roles": {"worker": 2}} if gang else {"gpus": 1}
+    submit(
+        folder, cluster, role, number, where=where, walk=WALK, code=code_of(folder, gang), **options
+    )
+    story = recovered(folder, home, "kubernetes", tasks=1 + gang)
+    for job_id in job_ids(home):
+        (summary,) = list_jobs(home)
+        assert (summary.id, summary.state) == (job_id, JobState.SUCCEEDED)
+        assert open_job(job_id).result(60) == 7
+        until(lambda job_id=job_id: not listed("pods", "-l", f"{JOB}={job_id}"))
+        told = (event["involvedObject"] for event in listed("events"))
+        pods = {(one["name"], one["uid"]) for one in told if job_id in one["name"]}
+        tasks = ["worker-0", "worker-1"] if gang else ["worker-0"]
+        # The cluster has seen these pods of it, each once, and no other.
+        assert sorted(name for name, _ in pods) == [f"submarine-{job_id}-1-0-{t}" for t in tasks]
+        assert not (home / "jobs" / job_id / "pods").exists()
+    assert {kind: names_of(kind) for kind in before} == before
+    return story
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"open .kubernetes\.json"),  # nothing is noted, and nothing asked
+        (1, r"http\.POST pods"),  # its intent is noted, and no pod there
+        (2, r"http\.POST pods"),  # one pod of the two is there
+        (2, r"os\.rename .kubernetes\.json"),  # both are, and that is not noted
+        (1, r"pod\.ask bring"),  # no files are brought
+        (1, r"pod\.ask begin"),  # they are there, and the task was not told
+        (2, r"pod\.ask bring"),  # one task begins, the other one has nothing
+        (3, r"os\.rename .kubernetes\.json"),  # both have begun, and that is not noted
+        (1, r"pod\.ask say"),  # the tasks are not told where the others are
+        (2, r"pod\.ask say"),  # one is
+        (1, r"pod\.ask end"),  # all is home, and the pod does not know
+        (1, r"http\.DELETE submarine-"),  # and holds its GPU
+        (2, r"http\.DELETE submarine-"),
+        (1, r"shutil\.rmtree pods"),  # what the pods have left is not removed
+    ],
+)
+def test_a_job_of_two_has_one_set_of_pods_whenever_its_keeper_is_killed(
+    kubernetes_folder, home, number, where
+):
+    assert walk(kubernetes_folder, home, "keeper", number, where=where, gang=True) is not None
+    assert (kubernetes_folder / "killed").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"http\.POST pods"),  # a cluster of the list is asked whether it would take the job
+        (1, r"open record\.json|os\.rename .record\.json"),  # it is chosen, and nothing on record
+        (1, r"open events\.jsonl"),
+        (1, r"open .*-.*-[a-z2-7]{5}$"),  # on record, and not handed to the keeper
+    ],
+)
+def test_a_job_of_any_cluster_is_asked_for_once_whenever_its_submitter_is_killed(
+    kubernetes_folder, home, monkeypatch, number, where
+):
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "kubernetes,local")
+    monkeypatch.setenv("SUBMARINE_ANY_WITHIN", "120")  # the machine may be busy
+    walk(kubernetes_folder, home, "submitter", number, where=where, cluster="any")
+    assert (kubernetes_folder / "killed").exists()
