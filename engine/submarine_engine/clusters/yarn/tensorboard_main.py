@@ -17,6 +17,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 TOLD = "board.json"
 LOGDIR = "SUBMARINE_BOARD_LOGDIR"
@@ -46,7 +47,7 @@ def main(folder: str) -> None:
     import fsspec  # noqa: PLC0415 - of the job's own environment
 
     hdfs = import_module("submarine_hdfs").Hdfs  # sent beside this file
-    fsspec.register_implementation("hdfs", hdfs, clobber=True)
+    fsspec.register_implementation("hdfs", patient(hdfs), clobber=True)
     logdir, tasks = os.environ[LOGDIR], os.environ[TASKS].split(",")
     key = secrets.token_urlsafe(24)
     sys.modules["tensorboard.compat.notf"] = ModuleType("tensorboard.compat.notf")
@@ -76,10 +77,30 @@ def main(folder: str) -> None:
     while time.monotonic() - begun < _LONGEST:
         time.sleep(_EVERY)
         messages.step()
-        if over_at is None and _are_over(fsspec.filesystem("hdfs"), logdir, tasks):
+        if over_at is None and _are_over(hdfs(), logdir, tasks):  # waits for nothing: see above
             over_at = time.monotonic()
         if over_at is not None and time.monotonic() - over_at > _AFTER:
             return
+
+
+def patient(kind: Any) -> Any:  # noqa: ANN401 - a class of fsspec's, which is not typed
+    """Return a file system that waits while HDFS is away, or the next token is on its way.
+
+    TensorBoard looks for new runs in one thread, which any error of that ends: it would show
+    nothing new from then on.
+    """
+
+    class Patient(kind):  # type: ignore[misc] # as above
+        def _call(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - fsspec's own
+            while True:
+                try:
+                    return super()._call(*arguments, **options)
+                except FileNotFoundError:  # noqa: PERF203 - a request takes longer
+                    raise
+                except (OSError, RuntimeError):  # of requests; what HDFS refuses
+                    time.sleep(_EVERY)
+
+    return Patient
 
 
 def _are_over(files: object, logdir: str, tasks: list[str]) -> bool:
