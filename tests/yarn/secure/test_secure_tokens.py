@@ -154,7 +154,11 @@ def test_a_job_outlives_tickets_and_tokens(outlives, mode, least):
         def has_begun():
             return log.exists() and "step 0" in log.read_text()
 
-        until(lambda: has_begun() or cluster.status(job_id).state.final, 600)
+        too_late = time.time() + 2 * most + 60
+        until(
+            lambda: has_begun() or cluster.status(job_id).state.final or time.time() > too_late,
+            900,
+        )
         if not has_begun():
             raise TooLateError(cluster.status(job_id).reason)
         seen = follow(cluster, job_id, patience=RENEWABLE + 900)
