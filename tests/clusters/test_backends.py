@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from submarine_engine import clusters
 from submarine_engine.clusters import cluster_names, configured_names, open_cluster
 from submarine_engine.clusters.backend import Backend
 from submarine_engine.clusters.driver import KeptCluster
@@ -34,6 +35,19 @@ def test_it_is_a_cluster_like_any_other():
     with pytest.raises(ConfigError, match="no cluster 'nowhere'") as caught:
         open_cluster("nowhere")
     assert "hosts" in caught.value.fix
+
+
+def test_however_many_jobs_open_it_it_is_looked_for_once(tmp_path, monkeypatch):
+    search, looked = clusters._entry_points, []
+    monkeypatch.setattr(clusters, "_entry_points", lambda: looked.append(1) or search())
+    for _ in range(2):  # an answer about none is worth nothing: it may be installed meanwhile
+        with pytest.raises(ConfigError, match="no cluster 'hosts'"):
+            open_cluster("hosts")
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    looked.clear()
+    opened = [open_cluster("hosts") for _ in range(5)]
+    assert len(looked) == 1
+    assert len({id(cluster) for cluster in opened}) == 5
 
 
 @pytest.mark.parametrize("entry", ["submarine_hosts:Former", "gone:HostsBackend"])

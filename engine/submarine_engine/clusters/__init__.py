@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from submarine_engine.errors import ConfigError
@@ -85,6 +87,16 @@ def cluster_kind(name: str) -> type[ClusterKind]:
         module, _, kind = _BUILT_IN[name].partition(":")
         built_in: type[ClusterKind] = getattr(import_module(module), kind)
         return built_in
+    return _joined(name, tuple(sys.path))
+
+
+@lru_cache(maxsize=32)
+def _joined(name: str, path: tuple[str, ...]) -> type[ClusterKind]:  # noqa: ARG001 - of the cache
+    """Return the class of a cluster that has joined by its entry point.
+
+    Each job of a sweep opens its cluster, and the search reads a file of every installed package:
+    that was half of what submitting one takes. A name that is not found is looked for again.
+    """
     for point in _entry_points():
         if point.name == name:
             found: type[ClusterKind] = point.load()
