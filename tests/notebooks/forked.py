@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -13,9 +14,10 @@ from typing import Any
 
 import nbformat
 from jupyter_client.blocking import BlockingKernelClient
-from jupyter_client.connect import write_connection_file
 from nbclient import NotebookClient
 from nbclient.client import CellExecutionComplete
+
+from tests.jobs import until
 
 PATIENCE = 300
 """Seconds: nothing waits for them unless something is broken."""
@@ -56,19 +58,22 @@ class ForkedKernel:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(IMPORTED_AHEAD)
         os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # the debugger's own warning
-        file, _ = write_connection_file(str(home / f"{folder.name}-kernel.json"))
+        # The kernel picks its ports itself and writes them there: those picked for it ahead may be
+        # another's by the time it listens.
+        file = home / f"{folder.name}-kernel.json"
         environment = {
             "SUBMARINE_HOME": str(home),
             "SUBMARINE_LOCAL_GPUS": "2",
             "SUBMARINE_GRACE": "120",
             "IPYTHONDIR": str(home / "ipython"),
         }
-        arguments = (file, str(folder), environment, hook)
+        arguments = (str(file), str(folder), environment, hook)
         # A shell of another test that was this process's `__main__` has been emptied with it.
         vars(sys.modules["__main__"]).setdefault("__spec__", None)
         self.process: ForkServerProcess = context.Process(target=_serve, args=arguments)
         self.process.start()
-        self.client = BlockingKernelClient(connection_file=file)
+        until(lambda: _is_whole(file) or not self.process.is_alive(), PATIENCE)
+        self.client = BlockingKernelClient(connection_file=str(file))
         self.client.load_connection_file()
         self.client.start_channels(hb=False)  # a heart that does not beat yet is no death
         self.client.wait_for_ready(timeout=PATIENCE)
@@ -113,6 +118,14 @@ class ForkedKernel:
         self.client.stop_channels()
         self.process.terminate()
         self.process.join()
+
+
+def _is_whole(file: Path) -> bool:
+    """Return whether a connection file is written to its end."""
+    try:
+        return bool(json.loads(file.read_text()))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
 
 
 def _serve(
