@@ -57,6 +57,9 @@ _SPOILT = (ConfigException, YAMLError, OSError, ValueError, TypeError, LookupErr
 
 _SILENT_FOR = 2.0  # seconds for which a server that did not answer is not asked again
 _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LONGEST_REASON = 300
+"""Characters of a reason that the cluster gives for what waits or ended."""
+
 _LONGEST = 500
 _NO_SUCH_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 
@@ -200,7 +203,7 @@ class Kubernetes:
                 said.append(f"it has not ended within {_LOGS_IN_WITHIN:g} s")
         if said:
             raise ConfigError(
-                f"its credential plugin does not log in: {'; '.join(said)[:_LONGEST]}",
+                f"its credential plugin does not log in: {shortened('; '.join(said), _LONGEST)}",
                 where=where,
                 fix="log in to the cluster as its provider says; `kubectl get pods` runs the same"
                 " plugin, which has to be on the PATH here, too, and may not ask anything",
@@ -531,4 +534,4 @@ def refusal(status: int, said: str, namespace: str) -> RefusedError:
 def _said(error: BaseException) -> str:
     """Return what a client's error says, in one line without its objects' addresses."""
     reason = getattr(error, "reason", None) or error
-    return shortened(re.sub(r"<[^<>]*>[:,]? ?", "", " ".join(str(reason).split())), _LONGEST)
+    return shortened(re.sub(r"<[^<>]*>[:,]? ?", "", str(reason)), _LONGEST)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.amounts import shortened
-from submarine_engine.clusters.kubernetes.client import RefusedError
+from submarine_engine.clusters.kubernetes.client import LONGEST_REASON, RefusedError
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.errors import SubmissionError, UnsupportedError
 
@@ -20,7 +20,6 @@ EVICTED = "TerminationTarget"
 """The condition of a pod that Kueue ends."""
 
 _HOLDS = 1.0  # seconds for which the answer holds which workloads there are
-_LONGEST = 300
 _MOST_NAMED = 10
 _MISSING = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _CLOSED = re.compile(r"Queue (\S+ )?(is stopped|is inactive|doesn't exist)")
@@ -133,7 +132,7 @@ def reason(workload: Mapping[str, Any], queue: str) -> str:
         The local queue's name.
     """
     condition = _condition(workload, "QuotaReserved")
-    text = shortened(str(condition.get("message") or ""), _LONGEST)
+    text = shortened(str(condition.get("message") or ""), LONGEST_REASON)
     if not text:
         return f"the queue {queue} has not let it in yet"
     if _CLOSED.search(text):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from submarine_engine.amounts import exactly, shortened
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.kubernetes.archive import task_archive
-from submarine_engine.clusters.kubernetes.client import RefusedError, TakenError
+from submarine_engine.clusters.kubernetes.client import LONGEST_REASON, RefusedError, TakenError
 from submarine_engine.clusters.kubernetes.environment import (
     EnvironmentSender,
     refuse_other_python,
@@ -66,7 +66,6 @@ _OVERDUE = 30.0
 _GRACE = 1  # seconds for what is ended without more ado; 0 would forget pods that still run
 _OOM = "137 oom\n"
 _LONGEST_END = 100
-_LONGEST = 300  # characters of what the cluster says
 
 
 class KubernetesRequest(NotedRequest):
@@ -340,7 +339,9 @@ class KubernetesRequest(NotedRequest):
         for name in (TASK_CONTAINER, FILES_CONTAINER):
             state, more = pod.container(name)
             if state == "terminated":
-                said.append(shortened(str(more.get("message") or more.get("reason")), _LONGEST))
+                said.append(
+                    shortened(str(more.get("message") or more.get("reason")), LONGEST_REASON)
+                )
         words = "; ".join(dict.fromkeys(filter(None, said))) or pod.phase
         raise SubmissionError(
             f"its pod ended before its task began: {words}",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kubernetes.utils.quantity import parse_quantity
 
 from submarine_engine.amounts import shortened
+from submarine_engine.clusters.kubernetes.client import LONGEST_REASON
 from submarine_engine.clusters.kubernetes.kueue import EVICTED, Kueue, is_eviction
 from submarine_engine.clusters.kubernetes.manifest import FILES_CONTAINER, OWNER, TASK_CONTAINER
 from submarine_engine.clusters.polled import WORK, Polled
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.kubernetes.client import Answer, Kubernetes
 
 _SOONEST = 0.03  # seconds between two looks of whoever waits for a pod's next step
-_LONGEST = 300  # characters of what the cluster says
 _NODES_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 IMAGE_WORDS = {
@@ -159,7 +159,7 @@ class Pod(NamedTuple):
         known = [words for part, words in _SCHEDULER_WORDS if part in said]
         if "Insufficient" in said and "/" in said.partition("Insufficient ")[2].split(" ")[0]:
             known.insert(0, "no node has so many GPUs free")
-        said = shortened(said, _LONGEST)
+        said = shortened(said, LONGEST_REASON)
         return "; ".join(known) or (said and f"the scheduler says: {said}")
 
     @property
@@ -174,7 +174,7 @@ class Pod(NamedTuple):
 
 
 def _words(reason: object, message: object) -> str:
-    text = shortened(str(message or ""), _LONGEST)
+    text = shortened(str(message or ""), LONGEST_REASON)
     return f"{reason}: {text}" if text else str(reason or "")
 
 
