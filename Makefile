@@ -56,13 +56,13 @@ typescript: $(VENV)/.lab
 docs: $(VENV)/.dev ## the docs and the API as pages, in dist/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pytest-check: $(VENV)/.dev
+pytest-check: $(VENV)/.compiled
 	$(PYTEST) $(WAITING) -m "not service and not long" $(ARGS)
 
-pytest-test: services
+pytest-test: services $(VENV)/.compiled
 	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
 
-pytest-long: services
+pytest-long: services $(VENV)/.compiled
 	$(MAKE) --no-print-directory kubernetes
 	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
 
@@ -118,6 +118,11 @@ $(VENV)/.kerberos: $(VENV)/.dev
 
 $(VENV)/.lab: $(VENV)/.dev $(LAB)
 	scripts/labextension $(VENV)
+	touch $@
+
+# pytest compiles tests in a way of its own: the first time here, instead of in each of its processes.
+$(VENV)/.compiled: $(VENV)/.dev
+	-$(BIN)/python -m pytest --collect-only --quiet --quiet > /dev/null
 	touch $@
 
 $(FRAMEWORKS)/.frameworks: pyproject.toml constraints-frameworks.txt scripts/install
