@@ -36,7 +36,7 @@ def ask(address, body, path="/invocations", patience=120):
 @contextmanager
 def quiet():
     """Let MLflow warn of itself, as it does at its import and as it saves."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(record=True):  # what it shows whatever the filters say, too
         warnings.simplefilter("ignore")
         yield
 
