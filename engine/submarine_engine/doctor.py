@@ -13,7 +13,7 @@ from pathlib import Path
 
 from submarine_engine import __version__
 from submarine_engine.clusters import ANY, cluster_kind, cluster_names
-from submarine_engine.clusters.choice import candidates
+from submarine_engine.clusters.choice import as_ours, candidates
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.config import DEFAULT, Config, load_config
 from submarine_engine.declared import known_settings
@@ -170,7 +170,11 @@ def _jobs_cluster(config: Config) -> Iterator[Check]:
         for each in candidates():
             yield from _checks_of(each, config)
     elif name in cluster_names():
-        yield from cluster_kind(name).checks(config)
+        try:
+            yield from cluster_kind(name).checks(config)
+        except Exception as error:  # noqa: BLE001 - what comes after it is checked all the same
+            ours = as_ours(name, error)
+            yield Check("cluster", BAD, _told(ours), ours.fix)
 
 
 def _checks_of(name: str, config: Config) -> Iterator[Check]:
@@ -179,8 +183,9 @@ def _checks_of(name: str, config: Config) -> Iterator[Check]:
         for found in cluster_kind(name).checks(config):
             verdict = NOTE if found.verdict == BAD else found.verdict
             yield Check(f"{name}: {found.title}", verdict, found.what, found.fix)
-    except SubmarineError as error:
-        yield Check(name, NOTE, _told(error), error.fix)
+    except Exception as error:  # noqa: BLE001 - it stops none of the others
+        ours = as_ours(name, error)
+        yield Check(name, NOTE, _told(ours), ours.fix)
 
 
 def _notebook(config: Config) -> Iterator[Check]:  # noqa: ARG001 - as all checks

@@ -25,7 +25,7 @@ from submarine_engine.amounts import clock, count
 from submarine_engine.cache import Cache, Entry, forget
 from submarine_engine.clusters import ANY
 from submarine_engine.clusters.base import Gpu
-from submarine_engine.clusters.choice import clusters_of
+from submarine_engine.clusters.choice import as_ours, clusters_of
 from submarine_engine.clusters.saving import absolute, default_name
 from submarine_engine.command import NOTEBOOK, Command, complete, parse
 from submarine_engine.config import load_config
@@ -527,10 +527,10 @@ def _gpus(bench: Workbench, command: Command) -> Listing[Gpu]:
         try:
             cluster = bench.cluster(name)
             found, parts = cluster.gpus(), cluster.gpu_shares()
-        except SubmarineError as error:
+        except Exception as error:
             if not of:
                 raise
-            away += [f"{name}: {visible(error.what)}"]  # the others are shown all the same
+            away += [f"{name}: {visible(as_ours(name, error).what)}"]  # the others are shown
             continue
         gpus += found
         rows += [

@@ -307,6 +307,53 @@ def test_gpus_and_doctor_look_at_all_of_them(several, monkeypatch, capsys):
     assert (found["nowhere"].verdict, "local: GPUs" in found) == ("note", True)
 
 
+def test_one_that_fails_in_an_unforeseen_way_hides_no_other_from_gpus_and_doctor(
+    several, monkeypatch, capsys
+):
+    def fail(*_):
+        raise RuntimeError("no route")
+
+    kind = cluster_kind("hosts")
+    monkeypatch.setattr(kind, "gpus", fail)
+    monkeypatch.setattr(kind, "checks", fail)
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts,local")
+    assert main(["gpus", "--cluster", "any"]) == 1
+    shown = capsys.readouterr()
+    assert "RuntimeError: no route" in shown.err
+    assert "local:\nGPU" in shown.out
+    found = {check.title: check for check in doctor({"cluster": "any"})}
+    assert found["hosts"].what.endswith("RuntimeError: no route")
+    assert {"local: GPUs", "jobs"} <= set(found)
+    alone = {check.title: check for check in doctor({"cluster": "hosts"})}
+    assert (alone["cluster"].verdict, "jobs" in alone) == ("bad", True)
+    assert alone["cluster"].what.endswith("RuntimeError: no route")
+
+
+def test_the_cause_at_the_end_of_a_long_error_is_told(several, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("tried\n" * 100 + "no such host")
+
+    monkeypatch.setattr(cluster_kind("hosts"), "check", fail)
+    monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts,local")
+    _, chosen = choose(gpus=1)
+    assert "RuntimeError: tried tried" in chosen
+    assert chosen.endswith("no such host")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_there"), [(AttributeError("mistaken"), True), (ImportError("missing"), False)]
+)
+def test_a_mistake_in_what_says_whether_the_user_has_a_cluster_is_no_missing_package(
+    several, monkeypatch, error, is_there
+):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cluster_kind("hosts"), "configured", fail)
+    monkeypatch.delenv("SUBMARINE_ANY_OF")
+    assert ("hosts" in candidates()) == is_there
+
+
 def test_a_task_has_its_gpus_on_one_host():
     gpus = [
         Gpu(id=f"{host}{n}", name="GPU", host=host, holder="bob" if n < held else None)

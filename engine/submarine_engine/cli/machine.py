@@ -12,7 +12,7 @@ from submarine_engine.cli.output import FAILED, OK, Output, visible
 from submarine_engine.clusters.base import Gpu
 from submarine_engine.command.parser import Command, help_text
 from submarine_engine.config import load_config
-from submarine_engine.errors import SubmarineError, UnsupportedError
+from submarine_engine.errors import UnsupportedError
 from submarine_engine.extras import install_extra
 from submarine_engine.history import default_home
 from submarine_engine.settings import format_value
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def gpus(command: Command, output: Output) -> int:
     """List the GPUs and the jobs that hold them."""
-    from submarine_engine.clusters.choice import clusters_of  # noqa: PLC0415 - help needs no cluster
+    # imported late: help needs no cluster
+    from submarine_engine.clusters.choice import as_ours, clusters_of  # noqa: PLC0415
 
     config = load_config({"cluster": command.values.get("cluster")})
     names = clusters_of(str(config.value("cluster")))
@@ -37,8 +38,8 @@ def gpus(command: Command, output: Output) -> int:
             output.line(f"{visible(name, line=True)}:")
         try:
             _gpus_of(name, output, {"cluster": name})
-        except SubmarineError as error:  # the others are shown all the same
-            output.error(error)
+        except Exception as error:  # noqa: BLE001 - the others are shown all the same
+            output.error(as_ours(name, error))
             code = FAILED
     return code
 

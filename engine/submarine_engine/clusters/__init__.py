@@ -109,10 +109,15 @@ def _joined(name: str, path: tuple[str, ...]) -> type[ClusterKind]:  # noqa: ARG
 def _is_configured(point: EntryPoint) -> bool:
     try:
         kind: type[ClusterKind] = point.load()
-        return kind.configured()
     except (ConfigError, ImportError, AttributeError):
         return False  # its packages are not installed, or are of a release that had other names
     except Exception:  # noqa: BLE001 - whoever opens it is told why; it stops none of the others
+        return True
+    try:
+        return kind.configured()
+    except (ConfigError, ImportError):  # likewise, where it looks for them as late as here
+        return False
+    except Exception:  # noqa: BLE001 - as above: an `AttributeError` is a mistake in it now
         return True
 
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from submarine_engine.amounts import count
+from submarine_engine.amounts import count, shortened
 from submarine_engine.clusters import ANY, configured_names, open_cluster
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SubmarineError, SubmissionError
@@ -211,7 +211,7 @@ def _look(name: str, spec: JobSpec) -> Answer:
         room = cluster.gpu_room(spec)
         waiting = max(_waiting(cluster), room.wanted)
     except Exception as error:  # noqa: BLE001 - it takes jobs, and tells nothing of its GPUs
-        words = f"what is free there is not known: {_short(_as_ours(name, error))}"
+        words = f"what is free there is not known: {_short(as_ours(name, error))}"
         return Answer(cluster=cluster, words=words, asked=asked)
     words = f"{count(room.free, 'GPU')} free, {asked} asked for"
     if waiting:
@@ -229,12 +229,20 @@ def _answer(name: str, future: Future[Answer], until: float, within: float) -> A
 
 
 def _refusal(name: str, error: BaseException) -> Answer:
-    ours = _as_ours(name, error)
+    ours = as_ours(name, error)
     return Answer(words=_short(ours), error=ours)
 
 
-def _as_ours(name: str, error: BaseException) -> SubmarineError:
-    """Return what a cluster has raised as an error of ours."""
+def as_ours(name: str, error: BaseException) -> SubmarineError:
+    """Return what a cluster has raised as an error of ours: it hides none of the others.
+
+    Parameters
+    ----------
+    name
+        The cluster's.
+    error
+        Whatever it, or a client that it stands on, has raised.
+    """
     if isinstance(error, SubmarineError):
         return error
     if isinstance(error, OSError):
@@ -254,7 +262,7 @@ def _as_ours(name: str, error: BaseException) -> SubmarineError:
 def _short(error: SubmarineError) -> str:
     # Clusters say it, and people see it in a terminal: none of it is a control character.
     words = "".join(c if c.isprintable() else "?" for c in " ".join(error.what.split()))
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+    return shortened(words, _LONGEST)
 
 
 def _reason(name: str, heard: Mapping[str, Answer], why: str) -> str:
