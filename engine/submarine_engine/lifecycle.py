@@ -732,7 +732,8 @@ class Observations:
     started
         When the job's code first began, in whichever attempt; None where it has not.
     stopped
-        Whether somebody ended the job by the cluster's own means, as its command line.
+        In words, that somebody ended the job by the cluster's own means, as its command line: it is
+        cancelled then, and not begun again. Empty where nobody did.
     room
         How many more tasks the job could have now, where their number may change and no other job
         waits for what is free.
@@ -750,7 +751,7 @@ class Observations:
     cause: str = ""
     over: bool = False
     started: Moment | None = None
-    stopped: bool = False
+    stopped: str = ""
     room: int = 0
     kept: bool = False
     idle: str = ""
@@ -1000,7 +1001,12 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
     """
     ends = [replace(one.end, task=one.task) for one in seen.tasks if one.end is not None]
     if len(ends) == len(seen.tasks):
-        last = _again_or_not(course, seen, now, policy, _finish(course, seen.tasks, ends))
+        finish = _finish(course, seen.tasks, ends)
+        if seen.stopped and _is_cancelled_there(course, finish, ends):
+            cancelled = CancelRequested(reason=seen.stopped, at=now)
+            course = replace(course, cancelled=cancelled)
+            return Decision(course, (cancelled,), (Finish(JobState.CANCELLED, seen.stopped),))
+        last = _again_or_not(course, seen, now, policy, finish)
         if isinstance(last, Again) and seen.wanted is not None:
             cancelled = CancelRequested(reason=seen.wanted, at=now)
             course = replace(course, cancelled=cancelled)
@@ -1009,6 +1015,8 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
     waits = not ends and not any(task.container for task in seen.tasks)
     events: tuple[Event, ...] = ()
     wanted = seen.abandoned or None if waits and seen.wanted is None else seen.wanted
+    if waits and wanted is None and seen.stopped and seen.refused:
+        wanted = seen.refused  # its words: the cluster runs it no more, since somebody said so
     if wanted is not None and course.cancelled is None:
         cancelled = CancelRequested(reason=wanted, at=now)
         course, events = replace(course, cancelled=cancelled), (cancelled,)
@@ -1044,6 +1052,18 @@ def _finish(course: Course, tasks: Sequence[TaskSeen], ends: Sequence[TaskEnd]) 
     first = first_to_fail(ends, blamed)
     by_itself = first is not None and (not cause or any(end.returned for end in ends))
     return Finish(state, reason, first.task if first and by_itself else blamed)
+
+
+def _is_cancelled_there(course: Course, finish: Finish, ends: Sequence[TaskEnd]) -> bool:
+    """Return whether a job, which somebody has ended on its cluster, ended of that.
+
+    Not where a task had failed by itself, or its driver ended it for a cause; nor where it came to
+    its end all the same.
+    """
+    ours = course.cancelled is not None or (course.cause and not course.blamed)
+    failed = [end for end in ends if end.state is not JobState.SUCCEEDED]
+    by_itself = any(end.returned and not (end.paused or end.echo) for end in failed)
+    return not (ours or by_itself) and finish.state in (JobState.FAILED, JobState.LOST)
 
 
 def _again_or_not(

@@ -1009,3 +1009,48 @@ def test_long_steps_have_their_time_up_to_a_bound(grace, needs):
     assert found <= max(grace, MOST_GRACE)
     assert all(found >= min(need, MOST_GRACE) for need in needs)
     assert grace_for(Policy(grace=grace, exact_grace=True), needs) == grace
+
+
+STOPPED = "somebody ended it there"
+ASKED = TaskEnd(state=JobState.FAILED, reason="interrupted", at=at(2), returned=at(2), paused=True)
+KILLED = TaskEnd(state=JobState.FAILED, reason="ended by SIGKILL", at=at(2))
+RAISED = TaskEnd(state=JobState.FAILED, reason="ValueError", at=at(1), returned=at(1))
+RESET = TaskEnd(state=JobState.FAILED, reason="reset", at=at(2), returned=at(2), echo=True)
+
+
+@pytest.mark.parametrize(
+    ("ends", "state"),
+    [
+        ((KILLED,), JobState.CANCELLED),
+        ((ASKED,), JobState.CANCELLED),
+        ((ASKED, RESET), JobState.CANCELLED),
+        ((DONE, KILLED), JobState.CANCELLED),
+        ((RAISED,), JobState.FAILED),
+        ((RAISED, KILLED), JobState.FAILED),
+        ((DONE,), JobState.SUCCEEDED),
+    ],
+)
+@pytest.mark.parametrize("retries", [None, 3])
+def test_what_somebody_ended_on_the_cluster_is_cancelled_unless_it_had_ended(ends, state, retries):
+    looks = replace(seen(*((f"worker-{n}", end) for n, end in enumerate(ends))), stopped=STOPPED)
+    course = Course(cause="worker-1 failed", blamed="worker-1") if len(ends) > 1 else Course()
+    decision = decide(course, looks, at(3), replace(POLICY, retries=retries))
+    (last,) = decision.do
+    assert isinstance(last, Finish)  # it is never begun again
+    assert last.state is state
+    cancelled = [one.reason for one in decision.events if isinstance(one, CancelRequested)]
+    assert cancelled == ([STOPPED] if state is JobState.CANCELLED else [])
+    assert (last.reason == STOPPED) == (state is JobState.CANCELLED)
+
+
+@pytest.mark.parametrize("stopped", ["", STOPPED])
+def test_what_somebody_ended_on_the_cluster_while_it_waited_is_cancelled(stopped):
+    looks = Observations(tasks=(TaskSeen(task="worker-0"),), refused="why", stopped=stopped)
+    state = JobState.CANCELLED if stopped else JobState.FAILED
+    assert decide(Course(), looks, at(3), POLICY).do == (Withdraw(), Finish(state, "why"))
+
+
+def test_what_a_driver_ended_for_a_cause_of_its_own_has_failed_of_that():
+    looks = replace(seen(("worker-0", KILLED)), stopped=STOPPED)
+    decision = decide(Course(cause="its folder was deleted"), looks, at(3), POLICY)
+    assert decision.do == (Finish(JobState.FAILED, "its folder was deleted"),)

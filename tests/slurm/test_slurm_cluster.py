@@ -51,9 +51,38 @@ def test_scancel_by_hand_ends_a_job(place):
     number = place.told()[job_name(job.id, 1)]["job_id"]
     subprocess.run(["scancel", str(number)], check=True)
     status = job.wait(180)
-    assert status.state in {JobState.CANCELLED, JobState.FAILED}
+    assert status.state is JobState.CANCELLED
+    assert status.reason == "somebody cancelled it in Slurm (scancel)"
     assert {task.attempt for task in status.tasks} == {1}
     until(lambda: place.holders() == {})
+
+
+@pytest.mark.long
+def test_scancel_by_hand_ends_a_job_of_several_tasks(place):
+    flag = place.folder / "runs"
+    script = f"import os, time\nopen({str(flag)!r} + os.environ['SUBMARINE_TASK'], 'w')\n"
+    job = place.submit(f"{script}time.sleep(600)", retries=3, **place.with_gpus(3))
+    until(lambda: len(list(place.folder.glob("runs*"))) == 3)
+    subprocess.run(["scancel", str(place.number(job))], check=True)
+    status = job.wait(180)
+    assert (status.state, status.attempt) == (JobState.CANCELLED, 1)
+    assert status.reason == "somebody cancelled it in Slurm (scancel)"
+    until(lambda: place.holders() == {})
+
+
+@pytest.mark.long
+def test_a_job_that_failed_by_itself_stays_failed_though_its_rest_is_cancelled(place):
+    flag = place.folder / "raises"
+    job = place.submit(
+        f"import atexit, time\natexit.register(time.sleep, 600)\nopen({str(flag)!r}, 'w')\n"
+        "raise ValueError('its own')",
+        gpus=1,
+    )
+    until(lambda: any(task.returned for task in job.status().tasks) or job.done())
+    subprocess.run(["scancel", str(place.number(job))], check=True)
+    status = job.wait(180)
+    assert status.state is JobState.FAILED
+    assert "its own" in status.reason
 
 
 @pytest.mark.long
@@ -70,8 +99,8 @@ def test_scancel_by_hand_ends_jobs_that_wait(place):
     subprocess.run(["scancel", *map(str, numbers)], check=True)
     for job in jobs:
         status = job.wait(180)
-        assert (status.state, status.attempt) == (JobState.FAILED, 1)
-        assert "Slurm ended the job while it waited (CANCELLED)" in status.reason
+        assert (status.state, status.attempt) == (JobState.CANCELLED, 1)
+        assert "somebody cancelled it in Slurm (scancel) while it waited" in status.reason
     gate.touch()
     assert holder.wait(180).state is JobState.SUCCEEDED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -213,6 +215,56 @@ def test_a_node_that_is_drained_keeps_its_job_and_gets_no_other(broken):
     assert "drain" in free[0].holder
     other.end()
     runs.end()
+
+
+@contextmanager
+def soon_forgotten(cluster):
+    """Have a cluster forget jobs that are over at its next look, which is once a minute."""
+    text = cluster.conf.read_text()
+    cluster.conf.write_text(text.replace("MinJobAge=300", "MinJobAge=2"))
+    scontrol("reconfigure")
+    try:
+        yield
+    finally:
+        cluster.conf.write_text(text)
+        scontrol("reconfigure")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_jobs_that_slurm_forgot_while_no_keeper_ran_end_with_what_is_on_the_disk(
+    broken, slurm_of_its_own
+):
+    through, unnoted, killed = (Steady(broken).until_running() for _ in range(3))
+    waits = broken.submit("1", gpus=2)
+    until(lambda: names_of(waits.id))
+    cancelled = broken.number(waits)
+    # The keeper first, then all of a task that could tell how it ended, as its node would.
+    for part in ("submarine_engine.clusters.keeper", killed.job.id):
+        for pid, command in processes_of(broken.home).items():
+            if part in command:
+                os.kill(pid, signal.SIGKILL)
+    # As a keeper leaves it that is killed once Slurm has the job, and before it notes its number.
+    note = broken.paths(unnoted.job).root / "slurm.json"
+    noted = json.loads(note.read_text())
+    del noted["number"]
+    note.write_text(json.dumps(noted))
+    subprocess.run(["scancel", str(cancelled)], check=True)
+    for one in (through, unnoted):
+        one.gate.touch()
+    with soon_forgotten(slurm_of_its_own):
+        until(lambda: not any(names_of(job.id) for job in broken.jobs), 600)
+    for one in (through, unnoted):
+        assert one.job.result(180) > 0
+        assert one.flag.read_text() == "ran "
+        assert names_of(one.job.id) == []
+    lost = killed.job.wait(180)
+    assert lost.state is JobState.LOST
+    assert "Slurm has forgotten the job, and it has left no last word" in lost.reason
+    never = waits.wait(180)
+    assert never.state is JobState.FAILED
+    assert "Slurm has forgotten the job" in never.reason
+    assert "submarine job retry" in never.reason
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from submarine_engine.clusters.backend import SubmitQueue
+from submarine_engine.clusters.backend import KeptJob, SubmitQueue
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.clusters.slurm.backend import SlurmBackend
 from submarine_engine.clusters.slurm.client import (
@@ -21,6 +21,7 @@ from submarine_engine.clusters.slurm.client import (
     read_indices,
     read_time,
 )
+from submarine_engine.clusters.slurm.request import SlurmRequest
 from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
 from submarine_engine.clusters.slurm.state import SlurmState, Told
 from submarine_engine.errors import (
@@ -30,10 +31,12 @@ from submarine_engine.errors import (
     SubmissionError,
     UnsupportedError,
 )
+from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.installer.slurm import SlurmCluster
 from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.testing.jobs import LIMIT
 
+A_JOB = new_job_id()
 OLD = {
     "job_id": 7, "het_job_id": 0, "name": "x", "job_state": "RUNNING", "state_reason": "None",
     "user_name": "ana", "partition": "gpu", "priority": 12, "start_time": 1700000000,
@@ -324,6 +327,77 @@ def test_who_is_before_a_job_is_in_its_partition_and_counts_once():
     assert [job.id for job in told.named("j6")] == [6, 7]
     assert (told.named("none"), [job.id for job in told.waiting]) == ([], [1, 2, 3, 4, 6, 7])
     assert told.before(replace(jobs[0], partition="new")) == 0
+
+
+@pytest.fixture
+def request_of(programs, tmp_path, monkeypatch):
+    """Give what follows a job of which Slurm says what a test writes, and no more is asked for."""
+    monkeypatch.setattr("submarine_engine.clusters.slurm.request._FIRST_LOOK", 0.0)
+    programs("sbatch", f"touch {tmp_path}/submitted; echo 8")
+    programs("scancel", "exit 0")
+    paths = JobPaths(tmp_path, A_JOB)
+    paths.root.mkdir(parents=True)
+
+    def make(*told, tasks=("worker-0",), **noted):
+        programs("squeue", f"cat {tmp_path}/told.json")
+        jobs = [{**OLD, "name": f"submarine-{A_JOB}.1", **one} for one in told]
+        (tmp_path / "told.json").write_text(json.dumps({"jobs": jobs}))
+        (paths.root / "slurm.json").write_text(json.dumps({"attempt": 1, "asked": 1.0, **noted}))
+        roles = (Role(count=2, resources=Resources(gpus=1)),)
+        job = KeptJob(paths, JobSpec(roles=roles), {}, {"workdir": str(tmp_path)})
+        queue = SubmitQueue()
+        queue.join(paths.job_id)
+        request = SlurmRequest(SlurmState(Slurm(), tmp_path / "tasks", queue), job)
+        for task in tasks:
+            folder = tmp_path / "tasks" / A_JOB / "1" / task
+            folder.mkdir(parents=True)
+            (folder / "node").write_text("n1")
+        return request
+
+    return make
+
+
+def test_a_job_that_slurm_has_forgotten_is_not_waited_for(request_of, monkeypatch):
+    request = request_of(number=7)
+    assert request.ask() is None  # it may be away for a moment: a controller that comes back
+    monkeypatch.setattr("submarine_engine.clusters.slurm.request._GONE_FOR", 0.0)
+    with pytest.raises(SubmissionError, match="Slurm has forgotten the job") as refused:
+        request.ask()
+    assert refused.value.where == "job 7 of Slurm"
+    assert f"submarine job retry {A_JOB}" in refused.value.fix
+    assert not request.stopped
+
+
+def test_a_job_that_slurm_has_forgotten_is_not_submitted_again_where_it_has_begun(
+    request_of, tmp_path
+):
+    request = request_of(tasks=("worker-0", "worker-1"))  # its number was not noted
+    given = request.ask()
+    assert {task: one.id for task, one in given.items()} == {
+        "worker-0": "0/worker-0", "worker-1": "0/worker-1",
+    }  # fmt: skip
+    assert request.count().over  # so what it has left is brought home
+    assert request.forgotten
+    assert not (tmp_path / "submitted").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "words", "stopped"),
+    [
+        ({"job_state": "CANCELLED", "nodes": ""}, "somebody cancelled it .* while it waited", True),
+        ({"job_state": "CANCELLED"}, "somebody cancelled it .* before its tasks began", True),
+        ({"job_state": "CANCELLED", "preempt_time": 9}, r"before its tasks began \(CAN", False),
+        ({"job_state": "DEADLINE", "nodes": ""}, r"while it waited \(DEADLINE\)", False),
+        # No node has seen the folder: there is no log of srun's.
+        ({"job_state": "FAILED"}, r"\(FAILED\): it says no more", False),
+    ],
+)
+def test_a_job_that_is_over_before_its_tasks_began_says_how(request_of, told, words, stopped):
+    request = request_of(told, number=7)
+    with pytest.raises(SubmissionError, match=words) as refused:
+        request.ask()
+    assert refused.value.fix
+    assert bool(request.stopped) is stopped
 
 
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):

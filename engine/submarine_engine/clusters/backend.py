@@ -235,8 +235,20 @@ class Request(ABC):
         return False
 
     @property
-    def stopped(self) -> bool:
-        """Whether somebody ended the job by the cluster's own means: it is not begun again then."""
+    def stopped(self) -> str:
+        """In words, that somebody ended the job by the cluster's own means; empty for nobody.
+
+        It is cancelled then, and not begun again. Asked where all of its tasks are over, or `ask`
+        has refused it.
+        """
+        return ""
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the cluster knows the job no more: what its tasks have left is all there is.
+
+        Asked of tasks that are over, and have left no word of how they ended.
+        """
         return False
 
     def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:  # noqa: ARG002 - where nobody can tell

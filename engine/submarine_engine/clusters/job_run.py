@@ -399,6 +399,7 @@ class JobRun:
             cause=self._wrong_hello or self._request.cause,
             over=counted is not None and counted.over,
             started=self._started,
+            stopped=self._request.stopped if self._refused else "",
             room=self._look_for_room(),
             kept=any(container.progress.kept for container in self._containers),
             idle=self._idle.reason if self._idle and not self._course.growing else "",
@@ -816,6 +817,10 @@ class JobRun:
             return state, reason
         said, limit = container.said, self._memory.limit(container.task)
         says = f"{self._backend.title} says: {said}" if said else ""
+        unknown = not ending.kind and container.exit_status is None
+        if unknown and self._request.forgotten:
+            why = f"how it ended is lost: {self._backend.title} has forgotten the job"
+            return JobState.LOST, f"{why}, and it has left no last word"
         if container.lost and said:
             return state, says
         wanted = self._course.cancelled is not None

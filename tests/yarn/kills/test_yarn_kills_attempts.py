@@ -79,7 +79,7 @@ def test_what_is_killed_on_yarns_page_is_over(ground, mode):
     until_attempt(job, 1)
     ground.rm.kill(job.noted["app_id"])
     story = job.follow()
-    assert story.state is JobState.FAILED
+    assert story.state is JobState.CANCELLED
     assert story.status.attempt == 1
     assert story.out == "attempt 1\n"
     ground.until_free()

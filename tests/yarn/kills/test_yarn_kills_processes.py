@@ -76,8 +76,8 @@ def test_an_application_that_is_killed_on_yarns_page(ground, mode):
     job = ground.submit(FULL, mode=mode).until_running().until_shown(lines(1000))
     ground.rm.kill(job.noted["app_id"])
     story = job.follow()
-    assert story.state is JobState.FAILED
-    assert "killed" in story.status.reason
+    assert story.state is JobState.CANCELLED
+    assert "somebody ended it in YARN: killed" in story.status.reason
     assert story.out == lines(1000)
     ground.until_free()
 

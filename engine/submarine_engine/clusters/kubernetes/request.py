@@ -445,9 +445,9 @@ class KubernetesRequest(NotedRequest):
         return "; ".join(filter(None, (self._wrong, self._wrong and tries)))
 
     @property
-    def stopped(self) -> bool:
-        """Whether somebody deleted one of its pods by the cluster's own means."""
-        return self._stopped
+    def stopped(self) -> str:
+        """That somebody deleted one of its pods, by the cluster's own means."""
+        return "somebody deleted its pod in Kubernetes" if self._stopped else ""
 
     def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:
         """Return whether the cluster ended a pod: preempted, evicted, gone with its node."""

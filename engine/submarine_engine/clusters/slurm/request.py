@@ -81,6 +81,10 @@ _OF_IMAGES = (
 )
 _AT_ITS_LIMIT = "the time that Slurm gives the job is over"
 
+_STOPPED = "somebody cancelled it in Slurm (scancel)"
+_FORGOTTEN = 0  # the number of a job of which Slurm has nothing, nor will have
+_GONE_FOR = 10.0  # seconds without a job in Slurm's answers until it is taken for forgotten
+
 _TRIES_EVERY = 2.0  # seconds between two tries to submit while the controller is silent
 _FIRST_LOOK = 2.0  # seconds: schedulers look once a second, and the job's files tell that it began
 
@@ -105,6 +109,7 @@ class SlurmRequest(NotedRequest):
         self._tried_at = self._asked_at = float("-inf")
         self._given: dict[str, Allocated] = {}
         self._ended_at: float | None = None  # the first of its tasks
+        self._gone_since: float | None = None  # Slurm has not known it
 
     @property
     def _number(self) -> int | None:
@@ -142,6 +147,8 @@ class SlurmRequest(NotedRequest):
             raise ClusterError("an earlier sbatch is still under way", where=self._id)
         try:
             number = self._adopt() if self._note else None
+            if number is None and self._has_begun:
+                number = _FORGOTTEN
             if number is None:
                 self._note_down(workers=self._workers(), asked=time.time())
                 self._write_tasks()
@@ -158,6 +165,11 @@ class SlurmRequest(NotedRequest):
             ) from error
         finally:
             locks.drop(lock)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether a task of the attempt has ever said where it runs: it is not asked for again."""
+        return any((self._place / task / "node").exists() for task in self._spec.tasks)
 
     def _adopt(self) -> int | None:
         """Return the number of what carries this attempt's name; None where nothing does."""
@@ -326,6 +338,7 @@ done
             found = self._found(hurry=len(nodes) == len(tasks))
             began = max((job.began for job in found), default=0.0)
             if len(nodes) < len(tasks):
+                self._refuse_forgotten(found)
                 self._refuse_over(found)
                 return None
         if len(nodes) < len(tasks):
@@ -347,25 +360,51 @@ done
         if not found or not all(job.final for job in found) or self._note.get("withdrawn"):
             return
         state = next((job.state for job in found if job.state != "COMPLETED"), "COMPLETED")
+        where, again = f"job {self._number} of Slurm", f"submarine job retry {self._id}"
+        if state == "CANCELLED" and not any(job.preempted for job in found):
+            when = (
+                "before its tasks began" if any(job.nodes for job in found) else "while it waited"
+            )
+            raise SubmissionError(
+                f"{_STOPPED} {when}", where=where, fix=f"`{again}` submits it once more"
+            )
         if not any(job.nodes for job in found):
             raise SubmissionError(
                 f"Slurm ended the job while it waited ({state})",
-                where=f"job {self._number} of Slurm",
-                fix=f"somebody has cancelled it there; `submarine job retry {self._id}` submits it "
-                "once more",
+                where=where,
+                fix=f"`scontrol show job {self._number}` may say why; `{again}` submits it once "
+                "more",
             )
-        if self.stopped:
-            return
-        with suppress(OSError):
+        log = ""
+        with suppress(OSError):  # no node has seen the folder
             log = (self._place / "srun.log").read_text(errors="replace")
-            said = log.strip()[-500:] or "it says no more"
+        raise SubmissionError(
+            f"Slurm ended the job before its tasks began ({state}): "
+            f"{log.strip()[-500:] or 'it says no more'}",
+            where=where,
+            fix=_OF_IMAGES
+            if self._image
+            else "the nodes must see the folder of your jobs and this environment's Python: try"
+            f" `srun ls {self._place}`; slurm_python names another Python",
+        )
+
+    def _refuse_forgotten(self, found: list[SlurmJob]) -> None:
+        """Refuse a job that Slurm knows no more: it is over, and not all of its tasks had begun.
+
+        Slurm forgets a job some minutes after its end (MinJobAge); with its state on disk, all.
+        """
+        now = time.monotonic()
+        self._gone_since = None if found else self._gone_since or now
+        if self._note.get("withdrawn") or self._gone_since is None:
+            return
+        if now - self._gone_since >= _GONE_FOR:
+            number = f"job {self._number} of Slurm" if self._number else self._name
             raise SubmissionError(
-                f"Slurm ended the job before its tasks began ({state}): {said}",
-                where=f"job {self._number} of Slurm",
-                fix=_OF_IMAGES
-                if self._image
-                else "the nodes must see the folder of your jobs and this environment's Python: try"
-                f" `srun ls {self._place}`; slurm_python names another Python",
+                "Slurm has forgotten the job, and not all of its tasks had said that they began: "
+                "how it ended is lost",
+                where=number,
+                fix=f"`sacct --name={self._name}` tells it where the cluster keeps accounts; "
+                f"`submarine job retry {self._id}` submits it once more",
             )
 
     def _found(self, *, hurry: bool = False) -> list[SlurmJob]:
@@ -396,7 +435,7 @@ done
         if lock is None:
             raise ClusterError("an earlier sbatch is still under way", where=self._id)
         try:
-            self._note_down(number=self._adopt() or 0)  # 0: Slurm has nothing, nor will it
+            self._note_down(number=self._adopt() or _FORGOTTEN)
         finally:
             locks.drop(lock)
 
@@ -405,12 +444,21 @@ done
         return (self._place / task / "exit").exists()
 
     @property
-    def stopped(self) -> bool:
-        """Whether somebody cancelled the job by Slurm's own means."""
+    def stopped(self) -> str:
+        """That somebody cancelled the job by Slurm's own means, which do not say who."""
         if self._note.get("withdrawn") or not self._number:
-            return False
+            return ""
         with suppress(ClusterError):
-            return any(job.state == "CANCELLED" for job in self._found())
+            jobs = self._found() if self._ended_at is None else self._last()
+            by_hand = any(job.state == "CANCELLED" and not job.preempted for job in jobs)
+            return _STOPPED if by_hand else ""
+        return ""
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether Slurm knows the job no more."""
+        with suppress(ClusterError):
+            return not self._last()
         return False
 
     def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:  # noqa: ARG002 - all of it is
@@ -420,7 +468,9 @@ done
         if self._is_at_its_limit:
             return True
         with suppress(ClusterError):
-            return any(job.state in LOST or job.preempted for job in self._last())
+            jobs = self._last()
+            # Of one that it has forgotten nobody knows that it was not the node that failed.
+            return not jobs or any(job.state in LOST or job.preempted for job in jobs)
         return False
 
     def words(self, task: str, *, patient: bool) -> str:  # noqa: ARG002 - Slurm knows at once
@@ -458,6 +508,7 @@ done
                 file.write(b"KILL\n" if kill else b"TERM\n")
         except OSError as error:
             if kill and self._number:  # the disk is full: then all of the job
+                self._note = {**self._note, "withdrawn": True}  # nobody else has cancelled it
                 self._slurm.cancel(self._number)
                 return
             raise ClusterError(

@@ -178,9 +178,10 @@ class YarnRequest(Request):
         return str(at(told, "container", "state")) in _ENDING
 
     @property
-    def stopped(self) -> bool:
-        """Whether somebody killed the job's application, by YARN's own command or page."""
-        return bool(self._report.get("state") == "KILLED" and not self._withdrawn)
+    def stopped(self) -> str:
+        """Who killed the job's application, by YARN's own command or page, as YARN says it."""
+        killed = self._report.get("state") == "KILLED" and not self._withdrawn
+        return f"somebody ended it in YARN: {over_words(self._report)}" if killed else ""
 
     def is_lost(self, container: TaskRun, *, wanted: bool) -> bool:
         """Return whether YARN ended a container: preempted, or gone with its node or its master.
