@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import stat
+import sys
 
 import pytest
 
@@ -104,6 +106,28 @@ def test_a_failure_is_raised_at_cell_and_line(cluster):
     assert story.status.reason == "ValueError: no epoch 1 ü"
     assert b"Traceback" in story.logs["stderr"]
     assert legal(story.events) == job.status()
+
+
+class OwnError(Exception):
+    """As the notebook has it that submits the job."""
+
+    def __init__(self, code, why):
+        super().__init__(code)
+        self.code, self.why = code, why
+
+
+def test_a_failure_is_of_the_notebooks_own_class(cluster, monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "OwnError", OwnError, raising=False)
+    raises = "raise OwnError(3, ['its', 'own']) from error"
+    main = f"try:\n    {{}}['k']\nexcept KeyError as error:\n    {raises}"
+    job = cluster.submit([inspect.getsource(OwnError), main])
+    with pytest.raises(OwnError) as caught:
+        job.result(PATIENCE)
+    assert isinstance(caught.value, JobFailedError)
+    assert (caught.value.code, caught.value.why) == (3, ["its", "own"])
+    assert caught.value.args == (3,)
+    assert type(caught.value.__cause__) is KeyError
+    assert isinstance(job.exception(), OwnError)
 
 
 @pytest.mark.parametrize(
