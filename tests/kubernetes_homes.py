@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from submarine_engine.testing.jobs import end_processes_of
 
-PATIENCE = 60.0
+PATIENCE = 150.0
+"""Seconds for a keeper to end: it stays for pods whose creation nobody has seen answered."""
+
 CLAIM = "shared"
 """The volume claim of the tests' own Kubernetes: a folder of this machine."""
 

@@ -19,6 +19,11 @@ from tests.jobs import follow, until
 CHANGING = r"\d{8}-\d{6}-[a-z2-7]{5}|(?<=\.)[0-9a-f]{6,}$|[0-9a-f]{16,}|\d+"
 """What of a point's name is another one at each run: a job's id, what is random, numbers."""
 
+DULL = re.compile(r"open (#|\..*|.*\.pyc)$|os\.mkdir tmp.*|fcntl\.flock #$")
+"""A file that is written aside is renamed next; descriptors have no name."""
+
+REPEATED = 3  # effects of one name that are points of a walk
+
 WALK = "tests.local.walked"
 ROOT = Path(__file__).parents[2]
 SITE = """
@@ -139,6 +144,39 @@ def name_of(effect):
 def pattern_of(name):
     """Return what matches the effects of a name."""
     return "^" + re.escape(name).replace(r"\#", f"(?:{CHANGING})") + "$"
+
+
+def walk_all(folder, role, one_walk):
+    """Have `role` killed at each point of the way of a job, and print what came of each.
+
+    Parameters
+    ----------
+    folder
+        Has a folder for each walk, named by its number, afterwards.
+    one_walk
+        Is called with such a folder, the number of an effect and a pattern of effects, as `submit`
+        has them; with 0 nobody is killed. Submits a job in a home of its own, holds it to its
+        promises, and returns its story, None for no job.
+    """
+    first = folder / "0"
+    first.mkdir()
+    assert one_walk(first, 0, "") is not None
+    names = [name_of(one) for one in (first / "effects").read_text().splitlines()]
+    table = []
+    for name, number in points_of(names, DULL, REPEATED):
+        own = folder / str(len(table) + 1)
+        own.mkdir()
+        try:
+            story = one_walk(own, number, pattern_of(name))
+        except AssertionError as error:
+            raise AssertionError(f"{role} killed at {name} {number}: {error}") from error
+        came = "not submitted" if story is None else story.state.value
+        reached = "" if (own / "killed").exists() else ", not reached"
+        table.append((f"{name} {number}", came + reached))
+    counts = dict(Counter(came for _, came in table))
+    lines = [f"\n{role}: {counts}", *("  {:60} {}".format(*line) for line in table)]
+    sys.stdout.write("\n".join(lines) + "\n")
+    assert any("reached" not in came for _, came in table)
 
 
 def points_of(names, dull, repeated):

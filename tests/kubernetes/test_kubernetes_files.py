@@ -324,7 +324,7 @@ def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_en
     (left / "exit").write_bytes(b"137 oom\n")
     (left / "stdout").write_bytes(b"its log")
     note = paths.root / "kubernetes.json"
-    note.write_text(json.dumps({"attempt": 1, "pods": name, "given": {}}))
+    note.write_text(json.dumps({"attempt": 1, "pods": name, "created": True, "given": {}}))
     spec = JobSpec(roles=(Role(),))
     job = KeptJob(paths, spec, {"python": "python"}, {}, 1)
     state = SimpleNamespace(api=None, submit_queue=SubmitQueue(), pods=lambda **_: {})

@@ -9,13 +9,14 @@ from contextlib import suppress
 
 import pytest
 from submarine_engine import open_job
-from submarine_engine.clusters.kubernetes.manifest import JOB
-from submarine_engine.history import job_ids
-from submarine_engine.job import JobState
+from submarine_engine.clusters.kubernetes.manifest import JOB, manifests
+from submarine_engine.clusters.kubernetes.noted import pods_of
+from submarine_engine.history import JobPaths, job_ids, read_json
+from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import list_jobs
 from submarine_engine.testing.jobs import end_processes_of, processes_of, until
 
-from tests.clusters.walking import CODE, recovered, submit
+from tests.clusters.walking import CODE, recovered, submit, walk_all
 from tests.kubernetes.test_kubernetes_cluster import kubectl
 
 pytestmark = pytest.mark.long
@@ -125,3 +126,45 @@ def test_a_job_of_any_cluster_is_asked_for_once_whenever_its_submitter_is_killed
     monkeypatch.setenv("SUBMARINE_ANY_WITHIN", "120")  # the machine may be busy
     walk(kubernetes_folder, home, "submitter", number, where=where, cluster="any")
     assert (kubernetes_folder / "killed").exists()
+
+
+def test_a_pod_that_is_created_when_its_job_is_over_is_deleted(kubernetes_folder, home):
+    """The request of a keeper that was killed is on its way until then: the test sends it."""
+    options = {"where": r"http\.POST pods", "walk": WALK, "gpus": 1}
+    job_id = submit(kubernetes_folder, "kubernetes", "keeper", 1, **options)
+    until((kubernetes_folder / "killed").exists)
+    paths = JobPaths(home, job_id)
+    (manifest,) = manifests(
+        JobSpec.from_json(read_json(paths.record)["spec"]),
+        job_id=job_id,
+        attempt=1,
+        turn=0,
+        owner=(home / "kubernetes/owner").read_text(),
+        launch={"grace": 0.0, **read_json(paths.root / "launch.json")},
+    ).values()
+    assert manifest["metadata"]["name"] == pods_of(paths)["worker-0"]
+    job = open_job(job_id)
+    job.cancel()
+    assert job.wait(180).state is JobState.CANCELLED
+    until(lambda: not listed("pods", "-l", f"{JOB}={job_id}"))
+    kubectl("create", "-f", "-", input=json.dumps(manifest))
+    until(lambda: not listed("pods", "-l", f"{JOB}={job_id}"))
+    assert not (kubernetes_folder / "side").exists()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("whose", ["submitter", "keeper", "keeper of two"])
+@pytest.mark.usefixtures("home")
+def test_a_kill_at_each_point_of_the_way_of_a_job(kubernetes_folder, monkeypatch, capsys, whose):
+    role, _, gang = whose.partition(" of ")
+
+    def one_walk(folder, number, where):
+        own = folder / "home"
+        monkeypatch.setenv("SUBMARINE_HOME", str(own))
+        try:
+            return walk(folder, own, role, number, where=where, gang=bool(gang))
+        finally:
+            end(own)
+
+    with capsys.disabled():
+        walk_all(kubernetes_folder, whose, one_walk)

@@ -12,7 +12,9 @@ from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer.kubernetes import KubernetesCluster, KubernetesPlan, files
 from submarine_engine.installer.kubernetes.cluster import (
     check_machine,
+    nobodys_number,
     own_image,
+    own_user,
     running_kubeconfig,
 )
 from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
@@ -107,13 +109,43 @@ def test_programs_are_kept_by_the_sums_of_their_modules(tmp_path):
     assert all(folder.parent == tmp_path / "submarine/kubernetes" for folder in found)
 
 
+def test_its_pods_have_a_number_that_nobody_of_the_machine_has(monkeypatch, tmp_path):
+    module = "submarine_engine.installer.kubernetes.cluster"
+    first, *_, last = range(70_000, 100_000)
+    persons = {first, first + 1}
+
+    def account(number):
+        if number not in persons:
+            raise KeyError(number)
+
+    def group(number):
+        if number != first + 2:
+            raise KeyError(number)
+
+    monkeypatch.setattr(f"{module}.pwd.getpwuid", account)
+    monkeypatch.setattr(f"{module}.grp.getgrgid", group)
+    ranges = tmp_path / "subuid"
+    ranges.write_text(f"# nonsense\nana:{first + 3}:2\nbob:x:y\n")
+    monkeypatch.setattr(f"{module}._SUBORDINATE", (ranges, tmp_path / "none"))
+    assert nobodys_number() == first + 5
+    persons |= set(range(first, last + 1))
+    with pytest.raises(ClusterError, match="is a user's of this machine") as refused:
+        nobodys_number()
+    assert refused.value.fix
+
+
 def test_jobs_have_the_image_that_it_has_wherever_its_kubeconfig_is_named(tmp_path, monkeypatch):
     kubeconfig = tmp_path / "clusters/kubernetes/kubeconfig"
     assert own_image(kubeconfig) is None
     assert image_of(JobSpec()).startswith("docker.io/library/python:3.")
     kubeconfig.parent.mkdir(parents=True)
-    kubeconfig.with_name("kubernetes.json").touch()
+    plan = {"nodes": 1, "gpus": 4, "port": 20_480, "version": DEFAULT_VERSION}
+    kubeconfig.with_name("kubernetes.json").write_text(json.dumps(plan))
     assert own_image(kubeconfig) == PYTHON_IMAGE
+    assert own_user(kubeconfig) == 1000, "one that was begun before a number was chosen"
+    kubeconfig.with_name("kubernetes.json").write_text(json.dumps({**plan, "user": 70_001}))
+    assert own_user(kubeconfig) == 70_001
+    assert own_user(kubeconfig.with_name("other")) is None
     assert image_of(JobSpec(), own_image(kubeconfig)) == PYTHON_IMAGE
     monkeypatch.setenv("SUBMARINE_KUBERNETES_IMAGE", "site/python")
     assert image_of(JobSpec(), PYTHON_IMAGE) == "site/python"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 
+from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.files import PodFiles
 
 from tests.local import walked
 
-CHANGES = frozenset({"bring", "begin", "say", "signal", "conclude", "end"})
+CHANGES = frozenset(
+    {"choose", "piece", "unpack", "bring", "begin", "say", "signal", "conclude", "end"}
+)
 """The questions to a pod that change something; a WebSocket raises no audit events of its own."""
 
 
 class Walk(walked.Walk):
-    """Kills a keeper just before it asks a pod for something, too."""
+    """Kills a keeper just before it begins a program in a pod, or asks a pod for something, too."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -25,3 +28,10 @@ class Walk(walked.Walk):
             return real(files, what, body, **more)
 
         PodFiles._say = say
+        begun = Kubernetes.open
+
+        def begin(api, pod, container, command):
+            sys.audit("pod.ask", "open")
+            return begun(api, pod, container, command)
+
+        Kubernetes.open = begin

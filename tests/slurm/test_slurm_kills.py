@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -20,15 +18,10 @@ from submarine_engine.history import job_ids
 from submarine_engine.job import JobState
 from submarine_engine.testing.jobs import end_processes_of, processes_of, until
 
-from tests.clusters.walking import name_of, pattern_of, points_of, recovered, submit
+from tests.clusters.walking import recovered, submit, walk_all
 from tests.local.test_local_full_disk import fill
 
 from .conftest import PATIENCE, SlurmPlace, names_of, scontrol
-
-DULL = re.compile(r"open (#|\..*|.*\.pyc)$|os\.mkdir tmp.*|fcntl\.flock #$")
-"""A file that is written aside is renamed next; descriptors have no name."""
-
-REPEATED = 3
 
 STEADY = """
 import os, time
@@ -130,33 +123,17 @@ def test_slurm_is_asked_once_whenever_the_keeper_is_killed(tmp_path, home, numbe
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("role", ["submitter", "keeper"])
 def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, home, monkeypatch, capsys, role):
-    first = tmp_path / "effects"
-    first.mkdir()
-    submit(first, "slurm", role, 0, gpus=1)
-    assert asked_once(first, home) is not None
-    end_keeper(home)
-    names = [name_of(one) for one in (first / "effects").read_text().splitlines()]
-    table = []
-    for name, number in points_of(names, DULL, REPEATED):
-        folder = tmp_path / str(len(table))
-        folder.mkdir()
+    def one_walk(folder, number, where):
         own = folder / "home"
         monkeypatch.setenv("SUBMARINE_HOME", str(own))
-        submit(folder, "slurm", role, number, where=pattern_of(name), gpus=1)
+        submit(folder, "slurm", role, number, where=where, gpus=1)
         try:
-            story = asked_once(folder, own)
-        except AssertionError as error:
-            raise AssertionError(f"{role} killed at {name} {number}: {error}") from error
+            return asked_once(folder, own)
         finally:
             end_keeper(own)
-        came = "not submitted" if story is None else story.state.value
-        reached = "" if (folder / "killed").exists() else ", not reached"
-        table.append((f"{name} {number}", came + reached))
+
     with capsys.disabled():
-        sys.stdout.write(f"\n{role}: {dict(Counter(came for _, came in table))}\n")
-        for line in table:
-            sys.stdout.write("  {:60} {}\n".format(*line))
-    assert any("reached" not in came for _, came in table)
+        walk_all(tmp_path, role, one_walk)
 
 
 # What breaks of Slurm.

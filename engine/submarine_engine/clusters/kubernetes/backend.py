@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -56,6 +58,8 @@ _INHERITED = ("LANG", "LC_ALL", "TZ", "MPLBACKEND")
 _BEGINS_WITHIN = 900.0  # seconds that a pod waits for its job's files, before it ends by itself
 _CHECKED = "submarine-check"
 _MEGABYTE = 1 << 20
+_SWEEPS_EVERY = 2.0  # seconds between two looks for pods that nobody wants
+_GIVES_UP = 30.0  # seconds that a silent cluster is asked for them when none may come any more
 
 
 class KubernetesBackend(Backend):
@@ -81,6 +85,8 @@ class KubernetesBackend(Backend):
         super().__init__(home)
         self.api = Kubernetes()
         self.state = KubernetesState(self.api, home / self.name, self.submit_queue)
+        self._swept_at = self._began_at = -math.inf
+        self._sweeper = threading.Thread()
 
     @classmethod
     def configured(cls) -> bool:
@@ -139,7 +145,7 @@ class KubernetesBackend(Backend):
 
     def _launch(self, spec: JobSpec, grace: float) -> dict[str, Any]:
         settings = load_config()
-        user = settings.value("kubernetes_user") or os.getuid() or 1000
+        user = settings.value("kubernetes_user") or self.api.own_user or os.getuid() or 1000
         return {
             "python": settings.value("kubernetes_python"),
             "image": image_of(spec, self.api.own_image),
@@ -208,20 +214,46 @@ class KubernetesBackend(Backend):
         return reach(self.api, pod, task, python_of(paths))
 
     def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:  # noqa: ARG002 - as others need it
-        """Delete the pods that former keepers could not: of jobs that are over, or are gone."""
-        threading.Thread(target=self._sweep, daemon=True).start()
+        """Delete the pods that former keepers could not."""
+        self._begin_sweep()
 
-    def _sweep(self) -> None:
+    def tend(self) -> bool:
+        """Look again for pods that nobody wants, as long as one may come late; whether it may.
+
+        A keeper may have been killed, or been told nothing, while the cluster was creating a pod;
+        its job may end, or ask for others, before that is there: it would hold its GPUs until it
+        ends by itself, as nobody brings it anything.
+        """
+        lands_until = self.state.lands_until
+        is_long_ago = time.monotonic() > lands_until + _GIVES_UP  # the cluster is silent
+        if self._swept_at > lands_until or is_long_ago:
+            return False
+        if not self._sweeper.is_alive() and time.monotonic() - self._began_at > _SWEEPS_EVERY:
+            self._begin_sweep()
+        return True
+
+    def _begin_sweep(self) -> None:
+        self._began_at = time.monotonic()
+        self._sweeper = threading.Thread(target=self._sweep, args=(self._began_at,), daemon=True)
+        self._sweeper.start()
+
+    def _sweep(self, began: float) -> None:
+        """Delete the pods of jobs that are over or are gone, and those that no job has asked for.
+
+        The cluster is asked first: a job notes what its pods are called before they are created.
+        """
         with suppress(ClusterError):
             for told in self.api.pods(f"{OWNER}={self.state.owner}"):
-                paths = JobPaths(self.home, str(told["metadata"]["labels"].get(JOB)))
-                if not is_job_id(paths.job_id):
-                    continue
+                name = told["metadata"]["name"]
+                if not is_job_id(job_id := str(told["metadata"]["labels"].get(JOB))):
+                    continue  # somebody else has made it
+                paths = JobPaths(self.home, job_id)
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     summary = read_json(paths.status)
                     is_over = summary is not None and JobState(str(summary["state"])).final
-                    if is_over or not paths.root.exists():
-                        self.api.delete(told["metadata"]["name"], grace=1)
+                    if is_over or name not in pods_of(paths).values():
+                        self.api.delete(name, grace=1)
+            self._swept_at = began
 
     def request(self, job: KeptJob) -> KubernetesRequest:
         """Return what asks for a job and follows it."""

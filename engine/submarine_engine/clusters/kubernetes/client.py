@@ -132,6 +132,13 @@ class Kubernetes:
         return own_image(self._files[0]) if self._files else None
 
     @property
+    def own_user(self) -> int | None:
+        """The number of the user that pods run as in a cluster of one's own."""
+        from submarine_engine.installer.kubernetes.cluster import own_user  # noqa: PLC0415 - as above
+
+        return own_user(self._files[0]) if self._files else None
+
+    @property
     def fingerprint(self) -> str:
         """What tells this cluster, namespace and user from others."""
         told = json.dumps([self._configuration.host, self.namespace, self._who])

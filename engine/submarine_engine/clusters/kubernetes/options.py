@@ -97,7 +97,8 @@ DECLARED = Declared(
         ),
         Key(
             name="kubernetes_user",
-            help="The number of the user that pods run as; unset: yours, 1000 for root.",
+            help="The number of the user that pods run as; unset: yours, 1000 for root, one that"
+            " nobody has on a Kubernetes of your own.",
             default=lambda: None,
             read=_read_user,
             example="1000",

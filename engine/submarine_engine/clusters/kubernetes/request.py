@@ -32,7 +32,14 @@ from submarine_engine.clusters.kubernetes.manifest import (
     read_volumes,
 )
 from submarine_engine.clusters.kubernetes.noted import NOTE
-from submarine_engine.clusters.kubernetes.state import HOPELESS, Pod, fits, needs
+from submarine_engine.clusters.kubernetes.state import (
+    CONTAINER_WORDS,
+    HOPELESS,
+    IMAGE_WORDS,
+    Pod,
+    fits,
+    needs,
+)
 from submarine_engine.clusters.log_mirror import EXIT
 from submarine_engine.clusters.noted_request import NotedRequest
 from submarine_engine.clusters.store import add_warning
@@ -57,8 +64,9 @@ _BACK_AFTER = 20.0
 _NODES_WITHIN = 900.0
 """The same for a job that has no room in the cluster as it is, which may be adding nodes."""
 
-_IMAGE_WITHIN = 120.0
-"""Seconds for which an image that cannot be pulled is tried: a registry may be away for a while."""
+_STUCK_FOR = 120.0
+"""Seconds for which is tried what may pass: a registry may be away for a while, and what the
+cluster adds to pods may come after them."""
 
 _OVERDUE = 30.0
 """Seconds after a pod's grace in which its node has to end it: a node that is gone never does."""
@@ -95,9 +103,11 @@ class KubernetesRequest(NotedRequest):
         self._sources: dict[str, PodSource | EndedSource] = {}
         self._brought = set(self._given)
         self._partly_since: float | None = None
-        self._image_since: float | None = None
+        self._stuck_since: float | None = None
         self._stopped = False
         self._wrong = ""
+        if self._names and not self._note.get("created"):
+            state.miss_answer()  # a keeper was killed as it asked
 
     @property
     def _names(self) -> dict[str, str]:
@@ -120,6 +130,7 @@ class KubernetesRequest(NotedRequest):
             except SubmissionError:
                 raise
             except ClusterError:  # it does not answer: `waiting` says so
+                self._state.miss_answer()
                 return None
         return self._look()
 
@@ -243,7 +254,8 @@ class KubernetesRequest(NotedRequest):
             for task, pod in pods.items():
                 if task not in self._brought and _runs(pod, FILES_CONTAINER):
                     self._bring(task)
-            if len(self._brought) < len(names):
+            # A pod whose files are there need not run its task: that container has the GPUs.
+            if len(self._brought) < len(names) or any(pod.trouble for pod in pods.values()):
                 self._refuse_hopeless(pods)
                 if not self._turn_if_lost(pods):
                     self._give_back_if_partly(pods)
@@ -302,35 +314,37 @@ class KubernetesRequest(NotedRequest):
 
     def _refuse_hopeless(self, pods: Mapping[str, Pod]) -> None:
         """Refuse a job whose pods will never begin."""
-        waits_for_image = False
         wrong = next(filter(None, (pod.trouble for pod in pods.values())), "")
         # Said once: each try has words of its own.
         self._wrong = wrong and (self._wrong or wrong)
+        if not wrong:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = time.monotonic()
+        late = self._stuck_since is not None and time.monotonic() - self._stuck_since > _STUCK_FOR
         for task, pod in pods.items():
             if pod.final and task not in self._brought and not self._stopped:
                 self._refuse_over(pod)
             for name in (TASK_CONTAINER, FILES_CONTAINER):
                 state, more = pod.container(name)
                 reason = str(more.get("reason") or "")
-                waits = state == "waiting" and reason.startswith(("ErrImage", "ImagePull"))
-                waits_for_image = waits_for_image or waits
-                late = (
-                    self._image_since is not None
-                    and time.monotonic() - self._image_since > _IMAGE_WITHIN
-                )
-                if (state == "waiting" and reason in HOPELESS) or (waits and late):
+                if state == "waiting" and (reason in HOPELESS or (late and reason in IMAGE_WORDS)):
                     raise SubmissionError(
                         f"its pod cannot begin: {pod.wait_words}",
                         where=str(self._job.launch["image"]),
                         fix="name another image by --docker_image or kubernetes_image, and a secret"
                         " by --pull_secret where its registry wants to know who asks",
                     )
+                if state == "waiting" and late and reason in CONTAINER_WORDS:
+                    raise SubmissionError(
+                        f"its pod cannot begin: {pod.wait_words}",
+                        where=pod.name,
+                        fix="ask whoever runs the cluster: it adds to pods what is not there (a"
+                        " secret, a config map), or its nodes cannot give them what they ask for;"
+                        " --volumes and --node_selector say what else a job asks of them",
+                    )
                 if state == "terminated" and task not in self._brought:
                     self._refuse_over(pod)
-        if not waits_for_image:
-            self._image_since = None
-        elif self._image_since is None:
-            self._image_since = time.monotonic()
 
     def _refuse_over(self, pod: Pod) -> None:
         if pod.is_lost:
@@ -441,7 +455,7 @@ class KubernetesRequest(NotedRequest):
     @property
     def trouble(self) -> str:
         """Why its pods cannot begin now, most often since an image cannot be pulled."""
-        tries = f"it is tried for {exactly(_IMAGE_WITHIN)}" if self._image_since else ""
+        tries = f"it is tried for {exactly(_STUCK_FOR)}" if self._stuck_since else ""
         return "; ".join(filter(None, (self._wrong, self._wrong and tries)))
 
     @property

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _SOONEST = 0.03  # seconds between two looks of whoever waits for a pod's next step
 _NODES_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
+_LANDS_WITHIN = 75.0
+"""Seconds in which the creation of a pod may land whose asker has heard no answer: an API server
+gives up a request after 60 s, and this one may have been on its way for a while."""
+
 IMAGE_WORDS = {
     "ErrImagePull": "its image cannot be pulled",
     "ImagePullBackOff": "its image cannot be pulled",
@@ -36,11 +40,15 @@ IMAGE_WORDS = {
     "InvalidImageName": "its image's name is none",
     "ImageInspectError": "its image is broken",
     "RegistryUnavailable": "the registry of its image does not answer",
+}
+"""What the reasons mean for which an image keeps a container waiting that should run."""
+
+CONTAINER_WORDS = {
     "CreateContainerConfigError": "its container cannot be made",
     "CreateContainerError": "its container cannot be made",
     "RunContainerError": "its container cannot be begun",
 }
-"""What the reasons mean for which a container waits that should run."""
+"""What the others mean, which may pass as those of images may."""
 
 HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
 """Those that do not pass."""
@@ -168,8 +176,9 @@ class Pod(NamedTuple):
         for name in (TASK_CONTAINER, FILES_CONTAINER) if self.node else ():
             state, more = self.container(name)
             reason = str(more.get("reason") or "")
-            if state == "waiting" and reason in IMAGE_WORDS:
-                return _words(IMAGE_WORDS[reason], more.get("message"))
+            words = IMAGE_WORDS.get(reason) or CONTAINER_WORDS.get(reason)
+            if state == "waiting" and words:
+                return _words(words, more.get("message"))
         return ""
 
 
@@ -245,15 +254,25 @@ class KubernetesState:
         Where the id of this home is kept, which its pods carry.
     submit_queue
         The jobs that have not been asked for yet.
+
+    Attributes
+    ----------
+    lands_until
+        Until when, of `time.monotonic`, a pod may come whose creation nobody has seen answered.
     """
 
     def __init__(self, api: Kubernetes, folder: Path, submit_queue: SubmitQueue) -> None:
         self.api = api
         self.kueue = Kueue(api)
         self.submit_queue = submit_queue
+        self.lands_until = -math.inf
         self._folder = folder
         self._pods = Polled(self._ask_pods, soon=lambda _, took: max(took * WORK, _SOONEST))
         self._nodes = Polled(self._ask_nodes, holds=_NODES_FOR, work=0)
+
+    def miss_answer(self) -> None:
+        """Note that a pod may be created late, and that nobody may want it then any more."""
+        self.lands_until = time.monotonic() + _LANDS_WITHIN
 
     @property
     def owner(self) -> str:

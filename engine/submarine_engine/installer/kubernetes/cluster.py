@@ -7,13 +7,16 @@ namespace, whose first process takes its daemons, pods and mounts with it.
 from __future__ import annotations
 
 import base64
+import grp
+import json
 import os
+import pwd
 import secrets
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +27,7 @@ from submarine_engine.installer.daemons import end_process, strings_of
 from submarine_engine.installer.kubernetes import files
 from submarine_engine.installer.kubernetes.api import Api
 from submarine_engine.installer.kubernetes.files import KubernetesPlan
-from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE, USER, write_image
+from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE, write_image
 from submarine_engine.installer.kubernetes.programs import (
     DEFAULT_VERSION,
     build_programs,
@@ -48,6 +51,11 @@ _PACKAGES = {
 }  # fmt: skip
 _NETWORK_PLUGINS = Path("/usr/lib/cni")
 _CGROUPS = Path("/sys/fs/cgroup")
+
+_USERS = range(70_000, 100_000)
+"""Numbers of users that systems give to nobody: above people and services, below containers'."""
+
+_SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
 
 
 class KubernetesCluster(MarkedCluster[KubernetesPlan]):
@@ -130,6 +138,7 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
                     DEFAULT_COUNT if gpus is None else gpus,
                     port,
                     version,
+                    nobodys_number(),
                 )
                 self._write(plan, programs)
                 self._start(plan, report, end)
@@ -166,7 +175,7 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
         # Pods are not root's, and what they write there is for those on this machine who see it.
         if not self.shared.exists():
             self.shared.mkdir()
-            os.chown(self.shared, USER, USER)
+            os.chown(self.shared, plan.user, plan.user)
             self.shared.chmod(0o770)
         kubectl = self.layout.bin / "kubectl"
         with suppress(FileExistsError):
@@ -252,7 +261,7 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
         if not archive.exists():
             report("making an image of this machine's Python")
             aside = archive.with_suffix(".aside")
-            write_image(aside)
+            write_image(aside, plan.user)
             aside.rename(archive)
         with archive.open("rb") as content:
             done = subprocess.run(  # noqa: S603 - containerd's own program
@@ -434,8 +443,60 @@ def own_image(kubeconfig: Path) -> str | None:
     kubeconfig
         Any.
     """
-    is_own = kubeconfig.with_name(f"{KUBERNETES_NAME}.json").is_file()
-    return PYTHON_IMAGE if is_own and kubeconfig.name == "kubeconfig" else None
+    return PYTHON_IMAGE if _plan_of(kubeconfig) is not None else None
+
+
+def own_user(kubeconfig: Path) -> int | None:
+    """Return the number of the user that pods run as there; as `own_image` has it."""
+    plan = _plan_of(kubeconfig)
+    return None if plan is None else plan.user
+
+
+def _plan_of(kubeconfig: Path) -> KubernetesPlan | None:
+    """Return what the cluster of a kubeconfig is made of; None where it is not one's own."""
+    if kubeconfig.name != "kubeconfig":
+        return None
+    with suppress(OSError, ValueError, TypeError):
+        told = json.loads(kubeconfig.with_name(f"{KUBERNETES_NAME}.json").read_text())
+        return KubernetesPlan(**told)
+    return None
+
+
+def nobodys_number() -> int:
+    """Return a number that no user and no group of this machine has, nor a range of theirs.
+
+    Whoever has the number of a pod's user owns what runs in there: nodes are this machine.
+
+    Raises
+    ------
+    ClusterError
+        There is none.
+    """
+    ranges = [one for file in _SUBORDINATE for one in _subordinate(file)]
+    for number in _USERS:
+        if any(number in one for one in ranges):
+            continue
+        with suppress(KeyError):
+            pwd.getpwuid(number)
+            continue
+        with suppress(KeyError):
+            grp.getgrgid(number)
+            continue
+        return number
+    raise ClusterError(
+        f"each number from {_USERS.start} to {_USERS.stop - 1} is a user's of this machine",
+        where="submarine cluster up kubernetes",
+        fix="its pods need a number that nobody has: free one, see `getent passwd`",
+    )
+
+
+def _subordinate(file: Path) -> Iterator[range]:
+    """Yield the numbers that users may give to containers of theirs."""
+    with suppress(OSError):
+        for line in file.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                _, first, count = line.split(":")
+                yield range(int(first), int(first) + int(count))
 
 
 def _checked(

@@ -22,12 +22,16 @@ _PORTS_OF_A_NODE = 2
 
 @dataclass(frozen=True, slots=True)
 class KubernetesPlan:
-    """What such a cluster is made of: nodes, GPUs of each, its first port, the version."""
+    """What such a cluster is made of: nodes, GPUs of each, its first port, the version.
+
+    And the number of the user that its pods run as: those of before a number was chosen have 1000.
+    """
 
     nodes: int
     gpus: int
     port: int
     version: str
+    user: int = 1000
 
     @property
     def names(self) -> list[str]:

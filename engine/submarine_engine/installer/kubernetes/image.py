@@ -20,10 +20,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PYTHON_IMAGE = f"localhost/submarine-python:{sys.version_info[0]}.{sys.version_info[1]}"
-"""The image of this process' Python; its user is 1000, not root."""
+"""The image of this process' Python; its user is not root."""
 PAUSE_IMAGE = "localhost/submarine-pause:1"
 """The same files; it does nothing, and holds a pod's namespaces."""
-USER = 1000
 
 # What a shell script and a shipped environment ask for.
 _TOOLS = (
@@ -35,18 +34,20 @@ _TOOLS = (
 # Wheels bring their own libraries, but for those of the C and C++ compilers.
 _LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6", "libgomp.so.1")
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo")
-_PASSWD = f"root:x:0:0:root:/root:/bin/sh\nsubmarine:x:{USER}:{USER}::/srv/submarine:/bin/sh\n"
-_GROUP = f"root:x:0:\nsubmarine:x:{USER}:\n"
+_ACCOUNTS = "root:x:0:0:root:/root:/bin/sh\nsubmarine:x:{user}:{user}::/srv/submarine:/bin/sh\n"
+_GROUPS = "root:x:0:\nsubmarine:x:{user}:\n"
 _LIBRARY = re.compile(r"(?:=>\s+)?(/\S+) \(0x")
 
 
-def write_image(file: Path) -> None:
+def write_image(file: Path, user: int) -> None:
     """Write both images as an archive that ``ctr images import`` reads.
 
     Parameters
     ----------
     file
         Where; what is there is written anew.
+    user
+        The number of the images' user.
 
     Raises
     ------
@@ -55,14 +56,14 @@ def write_image(file: Path) -> None:
     """
     layer = file.with_suffix(".layer")
     with tarfile.open(layer, "w") as archive:
-        _write_layer(archive)
+        _write_layer(archive, user)
     digest = hashlib.sha256()
     with layer.open("rb") as content:
         while piece := content.read(1 << 20):
             digest.update(piece)
     images = {
-        PYTHON_IMAGE: {"Cmd": [_interpreter()], "User": f"{USER}:{USER}", "WorkingDir": "/tmp"},  # noqa: S108
-        PAUSE_IMAGE: {"Entrypoint": ["/bin/sleep", "infinity"], "User": f"{USER}:{USER}"},
+        PYTHON_IMAGE: {"Cmd": [_interpreter()], "User": f"{user}:{user}", "WorkingDir": "/tmp"},  # noqa: S108
+        PAUSE_IMAGE: {"Entrypoint": ["/bin/sleep", "infinity"], "User": f"{user}:{user}"},
     }
     manifest = []
     with tarfile.open(file, "w") as archive:
@@ -88,10 +89,10 @@ def _interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
-def _write_layer(archive: tarfile.TarFile) -> None:
+def _write_layer(archive: tarfile.TarFile, user: int) -> None:
     written: set[str] = set()
     for folder, mode, owner in (
-        ("/tmp", 0o1777, 0), ("/var/tmp", 0o1777, 0), ("/srv/submarine", 0o700, USER),  # noqa: S108
+        ("/tmp", 0o1777, 0), ("/var/tmp", 0o1777, 0), ("/srv/submarine", 0o700, user),  # noqa: S108
         ("/proc", 0o755, 0), ("/sys", 0o755, 0), ("/dev", 0o755, 0), ("/run", 0o755, 0),
     ):  # fmt: skip
         _write_parents(archive, folder, written)
@@ -100,8 +101,8 @@ def _write_layer(archive: tarfile.TarFile) -> None:
         entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, owner, owner
         archive.addfile(entry)
     _write_parents(archive, "/etc/passwd", written)
-    _write_text(archive, "etc/passwd", _PASSWD)
-    _write_text(archive, "etc/group", _GROUP)
+    _write_text(archive, "etc/passwd", _ACCOUNTS.format(user=user))
+    _write_text(archive, "etc/group", _GROUPS.format(user=user))
     tools = {f"/bin/{name}": found for name in _TOOLS if (found := shutil.which(name))}
     stdlib = list(_standard_library())
     binaries = [_interpreter(), *tools.values(), *(one for one in stdlib if one.endswith(".so"))]
@@ -180,4 +181,4 @@ def _architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-__all__ = ["PAUSE_IMAGE", "PYTHON_IMAGE", "USER", "write_image"]
+__all__ = ["PAUSE_IMAGE", "PYTHON_IMAGE", "write_image"]

@@ -1,0 +1,169 @@
+"""Pods that do not begin, and those that come when nobody wants them any more."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import SimpleNamespace
+
+import pytest
+from submarine_engine.clusters.backend import KeptJob, SubmitQueue
+from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
+from submarine_engine.clusters.kubernetes.client import Kubernetes
+from submarine_engine.clusters.kubernetes.manifest import JOB, OWNER
+from submarine_engine.clusters.kubernetes.request import KubernetesRequest
+from submarine_engine.clusters.kubernetes.state import KubernetesState
+from submarine_engine.errors import SubmissionError
+from submarine_engine.history import JobPaths
+from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.testing.jobs import until
+
+JOB_ID = "20260101-000000-aaaaa"
+REQUEST = "submarine_engine.clusters.kubernetes.request"
+BACKEND = "submarine_engine.clusters.kubernetes.backend"
+
+
+def waiting(reason, *, files=None):
+    """Return a pod on a node whose task's container waits, and how its other one is."""
+    stuck = {"waiting": {"reason": reason, "message": 'secret "keys" not found'}}
+    return {
+        "metadata": {"name": "pod-1"},
+        "spec": {"nodeName": "n1"},
+        "status": {
+            "phase": "Pending",
+            "containerStatuses": [
+                {"name": "task", "state": stuck},
+                {"name": "files", "state": files or stuck},
+            ],
+        },
+    }
+
+
+@pytest.fixture
+def request_of_one(server, tmp_path):
+    """Give an attempt whose pod is asked for."""
+    paths = JobPaths(tmp_path, JOB_ID)
+    paths.root.mkdir(parents=True)
+    note = {"attempt": 1, "pods": {"worker-0": "pod-1"}, "created": True}
+    (paths.root / "kubernetes.json").write_text(json.dumps(note))
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=1)),))
+    launch = {"python": "python3", "image": "team/model:1"}
+    state = KubernetesState(Kubernetes(), tmp_path / "kubernetes", SubmitQueue())
+    found = KubernetesRequest(state, KeptJob(paths, spec, launch, {}, 1))
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImageInspectError"])
+def test_an_image_that_can_never_be_is_refused_at_once(server, request_of_one, reason):
+    server.body = {"items": [waiting(reason)]}
+    with pytest.raises(SubmissionError, match="cannot begin: its image") as refused:
+        request_of_one.ask()
+    assert refused.value.where == "team/model:1"
+    assert "--docker_image" in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("CreateContainerConfigError", "cannot be made: secret", "secret"),
+        ("CreateContainerError", "cannot be made: secret", "--node_selector"),
+        ("CreateContainerError", "cannot be made: secret", "--node_selector", {"running": {}}),
+        ("RunContainerError", "cannot be begun: secret", "--volumes"),
+        ("ImagePullBackOff", "cannot be pulled: secret", "--pull_secret"),
+        ("RegistryUnavailable", "does not answer: secret", "--docker_image"),
+    ],
+)
+def test_what_may_pass_is_told_at_once_and_refused_when_it_does_not(
+    server, request_of_one, monkeypatch, case
+):
+    reason, words, fix, *files = case
+    if files:  # the one that has the GPUs may be the one that is not made
+        monkeypatch.setattr(KubernetesRequest, "_bring", lambda one, task: one._brought.add(task))
+    server.body = {"items": [waiting(reason, files=files[0] if files else None)]}
+    assert request_of_one.ask() is None
+    assert words in request_of_one.trouble
+    assert request_of_one.trouble.endswith("it is tried for 2 min")
+    monkeypatch.setattr(f"{REQUEST}._STUCK_FOR", 0.0)
+    with pytest.raises(SubmissionError, match=words) as refused:
+        until(request_of_one.ask)
+    assert fix in refused.value.fix
+
+
+def test_what_has_passed_is_tried_anew_from_then_on(server, request_of_one, monkeypatch):
+    server.body = {"items": [waiting("CreateContainerConfigError")]}
+    assert request_of_one.ask() is None
+    server.body = {"items": [waiting("ContainerCreating")]}
+    until(lambda: request_of_one.ask() is None and not request_of_one.trouble)
+    monkeypatch.setattr(f"{REQUEST}._STUCK_FOR", 0.0)
+    assert request_of_one.ask() is None
+
+
+# Pods that come late.
+
+
+@pytest.fixture
+def backend(server, tmp_path):
+    return KubernetesBackend(tmp_path)
+
+
+def job_of(home, job_id, state, pods):
+    """Note a job with its pods."""
+    paths = JobPaths(home, job_id)
+    paths.root.mkdir(parents=True)
+    paths.status.write_text(json.dumps({"state": state}))
+    (paths.root / "kubernetes.json").write_text(json.dumps({"attempt": 1, "pods": pods}))
+
+
+def pod_of(backend, name, job_id):
+    return {"metadata": {"name": name, "labels": {OWNER: backend.state.owner, JOB: job_id}}}
+
+
+def test_pods_that_come_late_are_deleted_and_no_others(server, backend, tmp_path, monkeypatch):
+    runs, over, gone = (f"20260101-000000-{one * 5}" for one in "abc")
+    job_of(tmp_path, runs, "running", {"worker-0": "wanted"})
+    job_of(tmp_path, over, "cancelled", {"worker-0": "of-the-cancelled"})
+    told = {"wanted": runs, "of-a-turn-before": runs, "of-the-cancelled": over, "of-none": gone,
+            "of-a-stranger": "../../etc"}  # fmt: skip
+    server.body = {"items": [pod_of(backend, name, job_id) for name, job_id in told.items()]}
+
+    def deleted():
+        return {path.partition("?")[0].rpartition("/")[2]
+                for command, path, _ in server.asked if command == "DELETE"}  # fmt: skip
+
+    monkeypatch.setattr(f"{BACKEND}._SWEEPS_EVERY", 0.05)
+    assert not backend.tend(), "nobody waits where every question was answered"
+    assert not server.asked
+    backend.state.miss_answer()
+    until(lambda: backend.tend() and len(deleted()) == 3)
+    assert deleted() == {"of-a-turn-before", "of-the-cancelled", "of-none"}
+    assert backend.tend(), "one may come still"
+    server.asked.clear()
+    backend.state.lands_until = time.monotonic()
+    until(lambda: not backend.tend())
+    assert server.asked, "the last look is after the time when one may come"
+
+
+def test_a_silent_cluster_keeps_no_keeper(server, backend, monkeypatch):
+    server.status, server.body = 500, {"message": "away"}
+    backend.state.miss_answer()
+    assert backend.tend()
+    backend.state.lands_until = time.monotonic()
+    until(lambda: server.asked)
+    assert backend.tend()
+    monkeypatch.setattr(f"{BACKEND}._GIVES_UP", 0.0)
+    assert not backend.tend()
+
+
+@pytest.mark.parametrize(("created", "missed"), [(False, True), (True, False)])
+def test_who_follows_a_keeper_that_was_killed_as_it_asked_looks_for_late_pods(
+    tmp_path, created, missed
+):
+    paths = JobPaths(tmp_path, JOB_ID)
+    paths.root.mkdir(parents=True)
+    note = {"attempt": 1, "pods": {"worker-0": "pod-1"}, "created": created}
+    (paths.root / "kubernetes.json").write_text(json.dumps(note))
+    api = SimpleNamespace()  # which nobody asks
+    state = KubernetesState(api, tmp_path / "kubernetes", SubmitQueue())
+    KubernetesRequest(state, KeptJob(paths, JobSpec(roles=(Role(),)), {}, {}, 1))
+    assert (state.lands_until > time.monotonic()) is missed
