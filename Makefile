@@ -12,6 +12,8 @@ REQUIREMENTS := pyproject.toml constraints.txt scripts/install
 LAB := $(wildcard $(addprefix jupyter_ext/labextension/,*.json yarn.lock src/*.ts src/*/*.ts style/* schema/*) \
 	$(addprefix magics/submarine_magics/card/,*.js *.css))
 JLPM = cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm
+# The versions that are pinned; tests run on the first one, and some of them on each of the others.
+KUBERNETES := 1.36.3 1.34.4
 PYTEST = $(BIN)/python -m pytest --dist loadgroup --durations 20
 # Tests mostly wait, for jobs and clusters: with two processes a core, the others go on meanwhile.
 WAITING = --numprocesses $$((2 * $$(nproc)))
@@ -22,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check test test-long lint typescript docs format bench examples pictures constraints clean
-.PHONY: pytest-check pytest-test pytest-long pytest-frameworks services kubernetes
+.PHONY: pytest-check pytest-test pytest-long pytest-kubernetes pytest-frameworks services kubernetes
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +67,15 @@ pytest-test: services $(VENV)/.compiled
 pytest-long: services $(VENV)/.compiled
 	$(MAKE) --no-print-directory kubernetes
 	$(PYTEST) $(WAITING) --hypothesis-profile explore $(ARGS)
+	$(MAKE) --no-print-directory pytest-kubernetes
+
+# On the other versions of Kubernetes: that their daemons take what they are told, and their API and
+# kubelets what jobs ask of them. One process: each needs the one cluster.
+pytest-kubernetes: kubernetes
+	for version in $(wordlist 2,9,$(KUBERNETES)); do \
+		SUBMARINE_TEST_KUBERNETES=$$version $(BIN)/python -m pytest --durations 20 \
+			tests/kubernetes/test_kubernetes_cluster.py tests/kubernetes/test_kubernetes_role.py || exit 1; \
+	done
 
 # In an environment of its own, which has the frameworks; one process: each of them fills a machine.
 pytest-frameworks: $(FRAMEWORKS)/.frameworks
@@ -79,7 +90,7 @@ services: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos
 
 kubernetes: $(VENV)/.dev ## what `submarine cluster up kubernetes` needs: packages, and Kubernetes built by Go
 	scripts/require etcd=etcd-server containerd runc containernetworking-plugins
-	nice $(BIN)/python -m submarine_engine.installer kubernetes
+	nice $(BIN)/python -m submarine_engine.installer kubernetes $(KUBERNETES)
 
 format: $(VENV)/.dev ## format the code and mend what can be mended by rule
 	$(BIN)/ruff format

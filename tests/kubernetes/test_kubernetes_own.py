@@ -13,7 +13,7 @@ from submarine_engine.cli import main
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer.kubernetes import KubernetesCluster, files
 from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
-from submarine_engine.installer.kubernetes.programs import DEFAULT_VERSION, versions
+from submarine_engine.installer.kubernetes.programs import versions
 from submarine_engine.testing.jobs import until
 
 from tests.kubernetes_own import require_kubernetes
@@ -129,7 +129,7 @@ def test_the_verbs_show_and_write(kubernetes, capsys, monkeypatch):
     name = ["--name", kubernetes.name]
     assert main(["cluster", "status", *name]) == 0
     told = capsys.readouterr().out
-    assert f"2 nodes, 4 GPUs each, declared, Kubernetes {DEFAULT_VERSION}" in told
+    assert f"2 nodes, 4 GPUs each, declared, Kubernetes {kubernetes.plan.version}" in told
     assert main(["cluster", "env", *name]) == 0
     told = capsys.readouterr().out.splitlines()
     assert f"export KUBECONFIG={kubernetes.kubeconfig}" in told

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 from submarine_engine.cli import main
 from submarine_engine.clusters.kubernetes.manifest import image_of
 from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.installer.__main__ import main as installer
 from submarine_engine.installer.kubernetes import KubernetesCluster, KubernetesPlan, files
 from submarine_engine.installer.kubernetes.cluster import (
     check_machine,
@@ -20,6 +23,8 @@ from submarine_engine.installer.kubernetes.cluster import (
 from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
 from submarine_engine.installer.kubernetes.programs import (
     DEFAULT_VERSION,
+    MODULES,
+    PROGRAMS,
     build_programs,
     programs_folder,
     versions,
@@ -132,6 +137,32 @@ def test_its_pods_have_a_number_that_nobody_of_the_machine_has(monkeypatch, tmp_
     with pytest.raises(ClusterError, match="is a user's of this machine") as refused:
         nobodys_number()
     assert refused.value.fix
+
+
+@pytest.mark.parametrize("version", versions())
+def test_a_version_is_pinned_with_each_of_its_programs(version):
+    pinned = (MODULES / version / "go.mod").read_text().splitlines()
+    sums = (MODULES / version / "go.sum").read_text()
+    assert f"\tk8s.io/kubernetes v{version} // indirect" in pinned
+    assert {f"\tk8s.io/kubernetes/cmd/{program}" for program in PROGRAMS} <= {*pinned}
+    assert f"k8s.io/kubernetes v{version} h1:" in sums
+
+
+def test_long_tests_are_of_all_versions_the_default_one_first():
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    named = re.search(r"^KUBERNETES := (.*)", makefile, re.MULTILINE)
+    assert named
+    first, *others = named[1].split()
+    assert first == DEFAULT_VERSION
+    assert sorted([first, *others]) == sorted(versions())
+
+
+def test_a_version_that_is_not_pinned_keeps_the_others_from_being_built(capsys, monkeypatch):
+    monkeypatch.setattr("submarine_engine.installer.__main__.build_programs", pytest.fail)
+    assert installer(["kubernetes", DEFAULT_VERSION, "1.2.3"]) == 1
+    told = capsys.readouterr().err
+    assert "1.2.3 is not pinned" in told
+    assert all(version in told for version in versions())
 
 
 def test_jobs_have_the_image_that_it_has_wherever_its_kubeconfig_is_named(tmp_path, monkeypatch):

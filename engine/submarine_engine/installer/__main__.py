@@ -1,6 +1,6 @@
 """``python -m submarine_engine.installer``: make ready what every cluster needs, Java and jars.
 
-``python -m submarine_engine.installer kubernetes [VERSION]``: Kubernetes' own programs. A machine
+``python -m submarine_engine.installer kubernetes [VERSION…]``: Kubernetes' own programs. A machine
 that runs tests does so first, where a slow repository stands in no test's way.
 """
 
@@ -11,7 +11,11 @@ import sys
 from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.installer import realm
 from submarine_engine.installer.java import POM, fetch_jars, find_java
-from submarine_engine.installer.kubernetes.programs import build_programs
+from submarine_engine.installer.kubernetes.programs import (
+    DEFAULT_VERSION,
+    build_programs,
+    check_version,
+)
 
 
 def main(words: list[str]) -> int:
@@ -22,13 +26,15 @@ def main(words: list[str]) -> int:
                 java = find_java()
                 for pom in (POM, realm.POM):
                     fetch_jars(java, pom=pom, report=_tell)
-            case ["kubernetes"]:
-                build_programs(report=_tell)
-            case ["kubernetes", version]:
-                build_programs(version, report=_tell)
+            case ["kubernetes", *wanted]:
+                for version in wanted or [DEFAULT_VERSION]:
+                    check_version(version)
+                for version in wanted or [DEFAULT_VERSION]:
+                    build_programs(version, report=_tell)
             case _:
                 raise CommandError(
-                    f"it knows no {' '.join(words)!r}", fix="write nothing, or kubernetes [VERSION]"
+                    f"it knows no {' '.join(words)!r}",
+                    fix="write nothing, or kubernetes [VERSION…]",
                 )
     except SubmarineError as error:
         sys.stderr.write(f"{error}\n")
