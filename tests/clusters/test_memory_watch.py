@@ -168,6 +168,7 @@ def test_the_reason_of_a_task_that_memory_ended_says_so_with_the_peak(
     run = JobRun.__new__(JobRun)  # what it is made of needs a cluster
     run._paths, run._course = paths, Course()
     run._backend = SimpleNamespace(title="YARN")
+    run._request = SimpleNamespace(forgotten=False)
     run._memory = MemoryWatch(JobSpec(roles=(Role(resources=Resources(memory=2048)),)))
     assert run._judge(task, ending) == (JobState.FAILED, reason)
 
