@@ -8,6 +8,7 @@ import time
 import pytest
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.errors import ClusterError
+from submarine_engine.testing.jobs import until
 
 
 class Counter:
@@ -64,3 +65,75 @@ def test_what_fails_is_asked_again():
         polled.answer()
     count.broken = False
     assert polled.answer() == 2
+
+
+class Slow(Counter):
+    """Answers when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.may = threading.Event(), threading.Event()
+
+    def __call__(self):
+        if self.asked:
+            self.begun.set()
+            assert self.may.wait(180)
+        return super().__call__()
+
+
+@pytest.fixture
+def renewed():
+    """Give what is being asked for the second time, by a thread, and what answers it."""
+    slow = Slow()
+    polled, answers = Polled(slow, holds=-1.0, work=0, soon=lambda *_: -1.0), []
+    threads = []
+
+    def ask(**options):
+        try:
+            answers.append(polled.answer(**options))
+        except ClusterError as error:
+            answers.append(error.what)
+
+    def begin(**options):
+        threads.append(threading.Thread(target=ask, kwargs=options))
+        threads[-1].start()
+
+    assert polled.answer() == 1
+    begin()
+    assert slow.begun.wait(180)
+    yield polled, slow, begin, answers
+    slow.may.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_who_is_in_no_hurry_has_the_answer_before_while_somebody_asks(renewed):
+    polled, slow, _, answers = renewed
+    assert [polled.answer() for _ in range(3)] == [1, 1, 1]
+    assert (slow.asked, answers) == (1, [])
+
+
+@pytest.mark.parametrize("options", [{"hurry": True}, {"since": float("inf")}])
+def test_who_needs_a_newer_answer_waits_for_it(renewed, options):
+    _, slow, begin, answers = renewed
+    begin(**options)
+    assert answers == []
+    slow.may.set()
+    until(lambda: sorted(answers) == [2, 3])
+
+
+def test_after_a_question_that_failed_nobody_has_the_answer_before(renewed):
+    polled, slow, begin, answers = renewed
+    slow.broken = True
+    slow.may.set()
+    until(lambda: answers == ["it does not answer"])
+    slow.may.clear()
+    slow.begun.clear()
+    begin()
+    assert slow.begun.wait(180)
+    begin()
+    slow.broken = False
+    slow.may.set()
+    until(lambda: len(answers) == 3)
+    assert min(answers[1:]) > 1
+    assert polled.answer() > 1

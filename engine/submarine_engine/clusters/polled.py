@@ -45,9 +45,15 @@ class Polled(Generic[T]):
         self._holds, self._soon, self._work = holds, soon, work
         self._lock = threading.Lock()
         self._newest: tuple[float, float, T] | None = None  # when asked, what it took, the answer
+        self._renews = False  # the next answer is on its way
+        self._answers = True  # the last question had an answer
 
     def answer(self, *, since: float = -math.inf, hurry: bool = False) -> T:
         """Return the newest answer, or a newer one; raises what asking raises.
+
+        While somebody asks, the answer before that holds for those who are in no hurry: hundreds
+        who look after a job each would all wait, for what they need not know to the second. Not
+        after a question that has failed: then all hear of it.
 
         Parameters
         ----------
@@ -56,6 +62,9 @@ class Polled(Generic[T]):
         hurry
             Whether it is worth a question now: somebody waits for the next step of a job.
         """
+        newest = self._newest
+        if newest is not None and self._renews and not hurry and newest[0] >= since:
+            return newest[2]
         with self._lock:  # all jobs that wait look at once: one of them asks
             if self._newest is not None:
                 asked_at, took, answer = self._newest
@@ -65,8 +74,14 @@ class Polled(Generic[T]):
                 if asked_at >= since and time.monotonic() - asked_at <= pause:
                     return answer
             began = time.monotonic()
-            answer = self._ask()
-            self._newest = began, time.monotonic() - began, answer
+            self._renews = self._answers
+            self._answers = False
+            try:
+                answer = self._ask()
+                self._newest = began, time.monotonic() - began, answer
+                self._answers = True
+            finally:
+                self._renews = False
             return answer
 
 
