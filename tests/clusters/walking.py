@@ -146,7 +146,7 @@ def pattern_of(name):
     return "^" + re.escape(name).replace(r"\#", f"(?:{CHANGING})") + "$"
 
 
-def walk_all(folder, role, one_walk):
+def walk_all(folder, role, one_walk, dull=DULL):
     """Have `role` killed at each point of the way of a job, and print what came of each.
 
     Parameters
@@ -157,13 +157,15 @@ def walk_all(folder, role, one_walk):
         Is called with such a folder, the number of an effect and a pattern of effects, as `submit`
         has them; with 0 nobody is killed. Submits a job in a home of its own, holds it to its
         promises, and returns its story, None for no job.
+    dull
+        As `points_of` has it.
     """
     first = folder / "0"
     first.mkdir()
     assert one_walk(first, 0, "") is not None
     names = [name_of(one) for one in (first / "effects").read_text().splitlines()]
     table = []
-    for name, number in points_of(names, DULL, REPEATED):
+    for name, number in points_of(names, dull, REPEATED):
         own = folder / str(len(table) + 1)
         own.mkdir()
         try:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
+import tarfile
 from contextlib import suppress
 
 import pytest
@@ -16,12 +20,15 @@ from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import list_jobs
 from submarine_engine.testing.jobs import end_processes_of, processes_of, until
 
-from tests.clusters.walking import CODE, recovered, submit, walk_all
+from tests.clusters.walking import CODE, DULL, recovered, submit, walk_all
 from tests.kubernetes.test_kubernetes_cluster import kubectl
 
 pytestmark = pytest.mark.long
 
 WALK = "tests.kubernetes.walked"
+LOCAL = re.compile(rf"{DULL.pattern}|(open|os\.remove) (?!events\.jsonl)")
+"""Points that a job of one is walked through, and one of two not once more for each of its tasks:
+files of this machine that are opened, and those that are removed with their folder."""
 OF_ONE = 'import os\nif os.environ["SUBMARINE_TASK"] == "worker-0":\n'
 
 
@@ -60,11 +67,11 @@ def code_of(folder, gang):
 
 
 def walk(  # noqa: PLR0913 - of a walk
-    folder, home, role, number, *, where="", gang=False, cluster="kubernetes"
+    folder, home, role, number, *, where="", gang=False, cluster="kubernetes", **more
 ):
     """Submit a job while somebody is killed; return its story, which is held to the promises."""
     before = {kind: names_of(kind) for kind in ("secrets", "configmaps")}
-    options = {"roles": {"worker": 2}} if gang else {"gpus": 1}
+    options = {**more, **({"roles": {"worker": 2}} if gang else {"gpus": 1})}
     submit(
         folder, cluster, role, number, where=where, walk=WALK, code=code_of(folder, gang), **options
     )
@@ -107,6 +114,36 @@ def test_a_job_of_two_has_one_set_of_pods_whenever_its_keeper_is_killed(
     kubernetes_folder, home, number, where
 ):
     assert walk(kubernetes_folder, home, "keeper", number, where=where, gang=True) is not None
+    assert (kubernetes_folder / "killed").exists()
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """Give an environment of a test's own, which no volume has: of several pieces."""
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (folder / "data").write_bytes(os.urandom(1 << 20))
+    path = tmp_path / "environment.tar.gz"
+    with tarfile.open(path, "w:gz") as file:
+        file.add(folder, ".")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"pod\.ask choose"),  # nothing of the environment is there
+        (3, r"pod\.ask piece"),  # a part of it is
+        (1, r"pod\.ask unpack"),  # all of it is, as an archive
+        (2, r"pod\.ask choose"),  # one task has it, the other one nothing
+        (2, r"pod\.ask bring"),  # both have it, and one its job's files
+    ],
+)
+def test_an_environment_comes_into_all_pods_whenever_its_keeper_is_killed(
+    kubernetes_folder, home, archive, number, where
+):
+    options = {"gang": True, "options": {"environment": str(archive)}}
+    assert walk(kubernetes_folder, home, "keeper", number, where=where, **options) is not None
     assert (kubernetes_folder / "killed").exists()
 
 
@@ -167,4 +204,4 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(kubernetes_folder, monkeypatch
             end(own)
 
     with capsys.disabled():
-        walk_all(kubernetes_folder, whose, one_walk)
+        walk_all(kubernetes_folder, whose, one_walk, LOCAL if gang else DULL)

@@ -268,6 +268,9 @@ def _pod_spec(spec: JobSpec, role: Role, task: str, launch: Mapping[str, Any]) -
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "workingDir": ROOT,
+        # What ends one before it is ours is said there alone, such as by a Python for another
+        # processor; whoever has our role reads no logs.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

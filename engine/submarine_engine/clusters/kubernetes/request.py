@@ -360,8 +360,9 @@ class KubernetesRequest(NotedRequest):
         raise SubmissionError(
             f"its pod ended before its task began: {words}",
             where=str(self._job.launch["image"]),
-            fix="the image needs a Python of this release: kubernetes_python says where it is in"
-            " there, kubernetes_user as whom it runs",
+            fix="the image needs a Python of this release, for the processor of its nodes:"
+            " kubernetes_python says where it is in there, kubernetes_user as whom it runs;"
+            " --volumes names what the pod cannot have where that is one of its volumes",
         )
 
     def _give_back_if_partly(self, pods: Mapping[str, Pod]) -> None:

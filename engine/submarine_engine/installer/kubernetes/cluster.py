@@ -77,11 +77,14 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
         own = str(self.layout.bin)
         if own not in path.split(os.pathsep):
             path = os.pathsep.join((own, path))
-        return {
+        plan = self.plan
+        found = {
             "KUBECONFIG": str(self.kubeconfig),
             "SUBMARINE_KUBERNETES_IMAGE": PYTHON_IMAGE,
             "PATH": path,
         }
+        # A copy of the kubeconfig may lie where nothing says whose cluster it is.
+        return found if plan is None else {**found, "SUBMARINE_KUBERNETES_USER": str(plan.user)}
 
     def up(
         self,
