@@ -278,6 +278,17 @@ def plugin(tmp_path):
     return plugin
 
 
+def is_refused(config):
+    """Return whether the server knows nobody by a kubeconfig any more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(config))
+        try:
+            Kubernetes().pods("a=b")
+        except ClusterError as error:
+            return "expired" in error.what
+    return False
+
+
 def test_a_login_that_runs_out_while_a_job_runs_is_renewed_by_its_plugin(
     kubernetes, line, ana, place, plugin
 ):
@@ -291,18 +302,29 @@ def test_a_login_that_runs_out_while_a_job_runs_is_renewed_by_its_plugin(
     (tmp_path / "token").write_text(token())
     end("session-0")
     old = config_of(kubernetes, tmp_path / "old", user={"token": first})
-
-    def is_refused():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("KUBECONFIG", str(old))
-            try:
-                Kubernetes().pods("a=b")
-            except ClusterError as error:
-                return "expired" in error.what
-        return False
-
-    until(is_refused, PATIENCE)  # the server believes a token for some seconds more
+    until(lambda: is_refused(old), PATIENCE)  # the server believes a token for some seconds more
     line.cut()
     goes_on(there, job, flag)
+    gate.touch()
+    check_whole(there, job)
+
+
+def test_a_token_that_ends_while_a_job_runs_lets_it_run_on_until_there_is_another(
+    kubernetes, line, ana, place
+):
+    token, end = ana
+    config, far = Path(os.environ["KUBECONFIG"]), f"https://127.0.0.1:{line.own_port}"
+    config_of(kubernetes, config, user={"token": token()}, server=far)
+    there = place()
+    job, flag, gate = ticking(there, gpus=1)
+    end("session-0")
+    until(lambda: is_refused(config), PATIENCE)  # as above
+    line.cut()  # a connection into a pod outlives the token that it was opened with
+    until(lambda: "it runs on" in job.status().warning, PATIENCE)
+    assert "expired" in job.status().warning
+    assert not job.done()
+    config_of(kubernetes, config, user={"token": token()}, server=far)
+    goes_on(there, job, flag)
+    until(lambda: job.status().warning == "", PATIENCE)
     gate.touch()
     check_whole(there, job)

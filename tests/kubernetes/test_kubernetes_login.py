@@ -55,9 +55,10 @@ def test_a_program_in_a_pod_is_begun_with_a_new_token_too(api, server, tmp_path)
 
 def test_who_is_not_known_any_more_is_told_to_log_in(api, server):
     server.tokens = {"Bearer of-somebody-else"}
-    with pytest.raises(RefusedError, match="expired") as refused:
-        api.pods("a=b")
-    assert "log in" in refused.value.fix
+    for ask in (lambda: api.pods("a=b"), lambda: api.open("pod-1", "files", ["true"])):
+        with pytest.raises(RefusedError, match="expired") as refused:
+            ask()
+        assert "log in" in refused.value.fix
 
 
 @pytest.mark.parametrize(

@@ -340,11 +340,13 @@ class Kubernetes:
             try:
                 return self._begin(pod, container, command)
             except ApiException as error:
-                if str(HTTPStatus.UNAUTHORIZED.value) not in str(error.reason)[:40]:
+                if not _is_unauthorized(error):
                     raise
                 self._log_in_again(began)
                 return self._begin(pod, container, command)
         except WIRE_ERRORS as error:
+            if _is_unauthorized(error):
+                raise refusal(HTTPStatus.UNAUTHORIZED, "", self.namespace) from error
             raise ClusterError(
                 f"the pod's files cannot be reached: {_said(error)}",
                 where=f"pod {pod}",
@@ -536,6 +538,12 @@ def refusal(status: int, said: str, namespace: str) -> RefusedError:
     error = RefusedError(what, where=f"namespace {namespace}", fix=fix)
     error.status = status
     return error
+
+
+def _is_unauthorized(error: BaseException) -> bool:
+    """Return whether a WebSocket was refused since nobody is known by its token."""
+    said = str(getattr(error, "reason", ""))[:40]
+    return str(HTTPStatus.UNAUTHORIZED.value) in said
 
 
 def _said(error: BaseException) -> str:
