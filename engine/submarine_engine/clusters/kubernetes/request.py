@@ -393,6 +393,7 @@ class KubernetesRequest(NotedRequest):
                 continue
             last = self._last.get(task)
             if not self._spec.queue and (last is None or not last.is_lost):
+                self._stopped = True  # at once: one that no node has got is never seen to end
                 raise SubmissionError(
                     "its pod was deleted before its task began",
                     where=name,
