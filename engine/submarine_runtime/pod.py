@@ -8,7 +8,7 @@ after the other. ``reach ROOT TASK`` joins its input and output to the server be
 `submarine_runtime.inside`.
 """
 
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH116, PTH123, PTH211
+# ruff: noqa: PTH103, PTH108, PTH110, PTH112, PTH116, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -425,20 +425,20 @@ class Server:
             file.write(body)
         return {}
 
-    def do_conclude(self, body: bytes) -> dict[str, Any]:
-        """Write how a task ended that was killed with all that could tell it."""
-        path = f"{self._folder}/exit"
-        if not os.path.exists(path):
-            with open(f"{path}.aside", "wb") as file:
-                file.write(body)
-            os.replace(f"{path}.aside", path)
-        return {}
-
     def do_end(self, _body: bytes) -> dict[str, Any]:
         """Let the pod end: the driver has everything."""
+        try:
+            self._note_taken()
+        except OSError:
+            # The disk is full, of what is no longer needed here.
+            shutil.rmtree(f"{self._root}/work", ignore_errors=True)
+            shutil.rmtree(f"{self._root}/job", ignore_errors=True)
+            self._note_taken()
+        return {}
+
+    def _note_taken(self) -> None:
         with open(f"{self._root}/{TAKEN}", "w"):
             pass
-        return {}
 
 
 def reach(path: str) -> int:

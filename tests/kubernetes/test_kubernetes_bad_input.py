@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.manifest import JOB, manifests
+from submarine_engine.installer.kubernetes.files import NODE
 from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 from submarine_engine.testing import Place
@@ -170,3 +171,39 @@ def test_clocks_that_are_an_hour_apart_end_no_job(place, monkeypatch, shift):
         steps = [one.until(later) for one, later in pairwise(moments)]
         assert all(0 <= step < 1200 for step in steps), steps
     until(lambda: place.holders() == {})
+
+
+FILLS = """\
+import os
+with open("/submarine/filler", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)):
+            pass
+    except OSError as error:
+        print(error, flush=True)
+print("x" * 100_000, flush=True)
+"""
+
+
+@pytest.fixture
+def small_disk(kubernetes, kubernetes_home):
+    """Have the pods of a node write on a disk of 16 MB."""
+    first = kubernetes.daemon("node-n1").pid
+    inside = ["nsenter", "--target", str(first), "--mount", "--"]
+    folder = f"{NODE}/kubelet/pods"
+    mount = [*inside, "mount", "-t", "tmpfs", "-o", "size=16M", "submarine-test", folder]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("may not mount a small disk here")
+    yield "kubernetes.io/hostname=n1"
+    subprocess.run([*inside, "umount", "--lazy", folder], check=True)
+
+
+def test_on_a_full_disk_of_its_node_a_job_says_so_and_holds_nothing(place, small_disk):
+    job = place.submit(FILLS, gpus=1, node_selector=small_disk)
+    status = job.wait(PATIENCE)
+    assert status.state is JobState.FAILED
+    assert "space left" in status.reason
+    assert {task.attempt for task in status.tasks} == {1}
+    until(lambda: not pods(job))
+    until(lambda: place.holders() == {})
+    assert place.submit("'here'", gpus=1, node_selector=small_disk).result(PATIENCE) == "here"

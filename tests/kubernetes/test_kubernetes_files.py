@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -21,7 +22,7 @@ from submarine_engine.clusters.kubernetes.files import PodSource, pack
 from submarine_engine.clusters.kubernetes.inside import reach
 from submarine_engine.clusters.kubernetes.request import KubernetesRequest
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
-from submarine_engine.errors import ClusterError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec, Role
 from submarine_engine.testing.jobs import until
@@ -93,7 +94,9 @@ def test_messages_go_both_ways(pods, brought):
     assert (folder / "asked-to-end").read_text() == "TERM\nKILL\n"
 
 
-def test_all_that_a_task_has_left_comes_home_before_the_pod_ends(pods, brought, tmp_path):
+def test_all_that_a_task_has_left_comes_home_before_the_pod_ends(
+    pods, brought, tmp_path, monkeypatch
+):
     folder = pods.root / "job" / TASK
     (folder / "stdout").write_bytes(b"0123456789")
     source = PodSource(brought, "pod-1", tmp_path / "spool", lambda: None)
@@ -107,6 +110,7 @@ def test_all_that_a_task_has_left_comes_home_before_the_pod_ends(pods, brought, 
     assert source.read("stdout", 6, 10) == b"6789"
     another = PodSource(brought, "pod-1", tmp_path / "spool", lambda: None)
     assert another.sizes() == sizes  # asks no pod
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # it is for a process of its own
     assert keep(str(pods.root), TASK, 0.0) == 0
 
 
@@ -119,9 +123,33 @@ def test_a_task_that_was_killed_with_its_container_has_a_last_word(pods, brought
         assert brought.sizes()[1] is True
     assert "exit" not in source.sizes()
     said.append("137 oom\n")
-    source.sizes()
     sizes = source.sizes()
     assert source.read("exit", 0, sizes["exit"]) == b"137 oom\n"
+    assert not (pods.root / "job" / TASK / "exit").exists()  # its disk may be full
+    assert (pods.root / "taken").exists()
+
+
+def test_files_that_find_no_room_in_a_pod_are_an_error_in_words(pods, files):
+    (pods.root / ".archive").mkdir()  # nothing can be written there
+    with pytest.raises(SubmissionError, match="its files cannot be written in the pod: Is a") as no:
+        files.bring(pack({}, {}))
+    assert no.value.fix
+
+
+def test_a_pod_whose_disk_is_full_is_let_go_all_the_same(tmp_path, monkeypatch):
+    job = tmp_path / "job" / TASK
+    job.mkdir(parents=True)
+    server = runtime.Server(str(tmp_path), TASK)
+    note = server._note_taken
+
+    def note_where_there_is_room():
+        if job.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        note()
+
+    monkeypatch.setattr(server, "_note_taken", note_where_there_is_room)
+    assert server.do_end(b"") == {}
+    assert (tmp_path / "taken").exists()
 
 
 def test_a_pod_keeps_what_nobody_has_taken_for_its_time_and_no_longer(pods, brought):

@@ -9,9 +9,7 @@ from submarine_engine.clusters.kubernetes.files import PodFiles
 
 from tests.local import walked
 
-CHANGES = frozenset(
-    {"choose", "piece", "unpack", "bring", "begin", "say", "signal", "conclude", "end"}
-)
+CHANGES = frozenset({"choose", "piece", "unpack", "bring", "begin", "say", "signal", "end"})
 """The questions to a pod that change something; a WebSocket raises no audit events of its own."""
 
 

@@ -32,7 +32,7 @@ from submarine_engine.clusters.log_mirror import (
     LogTruncatedError,
 )
 from submarine_engine.errors import ClusterError, SubmissionError
-from submarine_engine.history import make_private
+from submarine_engine.history import make_private, write_aside
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.exchange import Messages
@@ -46,10 +46,10 @@ _LARGEST_HEAD = 1 << 22
 _MOST_NAMES = 100_000
 
 FULL_FIX = (
-    "see that nodes have room for it (ephemeral storage, `kubectl describe nodes`), or keep it on a"
-    " volume by --volumes"
+    "see that nodes have room for it (ephemeral storage, `kubectl describe nodes`), or keep its"
+    " environment on a volume by --volumes"
 )
-"""What to do where an environment finds no room."""
+"""What to do where a job's files or its environment find no room."""
 
 _STAYS = re.compile(
     r"(task|launch|hello|answer|ask)\.json|node|begun|asked-to-end|logdir\.sent|save\.\d{4,}"
@@ -109,10 +109,17 @@ class PodFiles:
         return self._ask("hello")[0]
 
     def bring(self, archive: bytes) -> None:
-        """Bring the job's files, and let the task begin."""
+        """Bring the job's files, and let the task begin.
+
+        Raises
+        ------
+        SubmissionError
+            There is no room for them.
+        """
         for at in range(0, len(archive), runtime.MOST):
-            self._ask("bring", archive[at : at + runtime.MOST], at=at)
-        self._ask("begin")
+            piece = archive[at : at + runtime.MOST]
+            self._refuse_unwritten("its files", self._ask("bring", piece, at=at)[0])
+        self._refuse_unwritten("its files", self._ask("begin")[0])
 
     def sizes(self) -> tuple[dict[str, int], bool]:
         """Return the size of each file of the task's, and whether the task is alive."""
@@ -157,13 +164,12 @@ class PodFiles:
         """Ask the task to end (``TERM``), or kill it (``KILL``)."""
         self._ask("signal", f"{word}\n".encode())
 
-    def conclude(self, text: str) -> None:
-        """Have it noted how a task ended that cannot tell it any more."""
-        self._ask("conclude", text.encode())
-
     def end(self) -> None:
         """Let the pod end: everything is home."""
-        self._ask("end")
+        told = self._ask("end")[0]
+        if "error" in told:
+            why = str(told.get("why"))[:100]
+            raise ClusterError(f"its pod cannot be ended: {why}", where=f"pod {self._name}")
         self.close()
 
     # A packed environment, layer by layer.
@@ -205,14 +211,17 @@ class PodFiles:
                 return
             with self._talk():
                 told, _ = self._hear_answer()
-            if "error" in told:
-                self.close()  # other answers are on their way
-                raise SubmissionError(
-                    f"its environment cannot be written in the pod: {str(told.get('why'))[:200]}",
-                    where=f"pod {self._name}",
-                    fix=FULL_FIX,
-                )
+            self._refuse_unwritten("its environment", told)
             went(on_their_way.popleft())
+
+    def _refuse_unwritten(self, what: str, told: Mapping[str, Any]) -> None:
+        if "error" in told:
+            self.close()  # other answers may be on their way
+            raise SubmissionError(
+                f"{what} cannot be written in the pod: {str(told.get('why'))[:200]}",
+                where=f"pod {self._name}",
+                fix=FULL_FIX,
+            )
 
     def unpack(self, layer: Mapping[str, str]) -> None:
         """Have a layer unpacked whose archive is there."""
@@ -349,11 +358,12 @@ class PodSource:
             self._let_pod_go()
             return self._home.sizes()
         sizes, alive = self._files.sizes()
+        said = None
         if EXIT not in sizes:
-            if not alive and (said := self._last_words()) is not None:
-                self._files.conclude(said)
-            return sizes
-        self._bring_home(sizes)
+            said = None if alive else self._last_words()
+            if said is None:
+                return sizes
+        self._bring_home(sizes, said)
         self._let_pod_go()
         return self._home.sizes()
 
@@ -380,7 +390,8 @@ class PodSource:
         self._copied[name] = offset  # what comes before is in the driver's own copy
         return self._files.read(name, offset, limit)
 
-    def _bring_home(self, sizes: Mapping[str, int]) -> None:
+    def _bring_home(self, sizes: Mapping[str, int], said: str | None) -> None:
+        """Bring all files home, with what the cluster says of the end where the task did not."""
         staged = self._spool.with_name(f".{self._spool.name}")
         shutil.rmtree(staged, ignore_errors=True)
         make_private(staged)
@@ -398,6 +409,8 @@ class PodSource:
                         raise ClusterError(f"{name} has become shorter", where=self.container)
                     file.write(piece)
                     at += len(piece)
+        if said is not None:
+            write_aside(staged / EXIT, said.encode())
         staged.rename(self._spool)
 
     def close(self) -> None:

@@ -150,6 +150,9 @@ class Pod(NamedTuple):
         state, more = self.container(TASK_CONTAINER)
         if state == "terminated" and more.get("reason") == "OOMKilled":
             return "OOMKilled: the task took more memory than it asked for"
+        if state == "terminated" and more.get("exitCode") and more.get("message"):
+            # The code's own output is in files: this is what kept our program from its end.
+            return _words(more.get("reason"), more["message"])
         return ""
 
     @property
