@@ -189,7 +189,8 @@ print("x" * 100_000, flush=True)
 def small_disk(kubernetes, kubernetes_home):
     """Have the pods of a node write on a disk of 16 MB."""
     first = kubernetes.daemon("node-n1").pid
-    inside = ["nsenter", "--target", str(first), "--mount", "--"]
+    # Of its processes, too: `umount` asks /proc for itself.
+    inside = ["nsenter", "--target", str(first), "--mount", "--pid", "--"]
     folder = f"{NODE}/kubelet/pods"
     mount = [*inside, "mount", "-t", "tmpfs", "-o", "size=16M", "submarine-test", folder]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
