@@ -397,6 +397,13 @@ class Server:
         if (place := f"{self._root}/lib") not in sys.path:
             sys.path.append(place)
 
+    def do_gather(
+        self, _body: bytes, pieces: list[tuple[str, int, int]]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Return pieces of several files, and how large each piece is."""
+        found = [self.do_read(b"", name, at, most)[1] for name, at, most in pieces]
+        return {"sizes": [len(piece) for piece in found]}, b"".join(found)
+
     def do_read(self, _body: bytes, name: str, at: int, most: int) -> tuple[dict[str, Any], bytes]:
         """Return a piece of a file, and how large that is."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

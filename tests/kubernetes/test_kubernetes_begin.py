@@ -10,13 +10,15 @@ import pytest
 from submarine_engine.clusters.backend import KeptJob, SubmitQueue
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
 from submarine_engine.clusters.kubernetes.client import Kubernetes
+from submarine_engine.clusters.kubernetes.files import pack
 from submarine_engine.clusters.kubernetes.manifest import JOB, OWNER
 from submarine_engine.clusters.kubernetes.request import KubernetesRequest
 from submarine_engine.clusters.kubernetes.state import KubernetesState
-from submarine_engine.errors import SubmissionError
+from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.testing.jobs import until
+from submarine_runtime.pod import BEGUN
 
 JOB_ID = "20260101-000000-aaaaa"
 REQUEST = "submarine_engine.clusters.kubernetes.request"
@@ -97,6 +99,54 @@ def test_what_has_passed_is_tried_anew_from_then_on(server, request_of_one, monk
     until(lambda: request_of_one.ask() is None and not request_of_one.trouble)
     monkeypatch.setattr(f"{REQUEST}._STUCK_FOR", 0.0)
     assert request_of_one.ask() is None
+
+
+MAKING = waiting("ContainerCreating")
+"""A pod on a node of which the cluster knows no more yet."""
+
+
+def test_files_come_before_the_cluster_says_that_a_pod_runs(
+    server, request_of_one, monkeypatch, pods, tmp_path
+):
+    """Nodes tell so up to a second late."""
+    runs = []
+
+    def run(_, name, container, command):
+        if not runs:
+            raise ClusterError("container not found")
+        return pods.open(name, container, command)
+
+    monkeypatch.setattr(Kubernetes, "open", run)
+    monkeypatch.setattr(f"{REQUEST}.task_archive", lambda *_: pack({}, {"job/worker-0/": b""}))
+    monkeypatch.setattr(f"{REQUEST}.refuse_other_python", lambda *_: None)
+    request_of_one._job.launch["python"] = "python"
+    server.body = {"items": [MAKING]}
+    assert request_of_one.ask() is None
+    assert not request_of_one.trouble
+    runs.append("its files' container")
+    until(lambda: request_of_one.ask() is None and (pods.root / "ready").exists())
+    assert request_of_one.ask() is None, "its task may not run: that container has the GPUs"
+    (pods.root / "job/worker-0" / BEGUN).touch()
+    assert until(request_of_one.ask)["worker-0"].node == "n1"
+
+
+def test_who_is_tried_in_vain_is_tried_less_and_less_often(server, request_of_one, monkeypatch):
+    tries = []
+
+    def refuse(*_):
+        tries.append(request_of_one._reach("worker-0").again_after)
+        raise ClusterError("container not found")
+
+    monkeypatch.setattr(Kubernetes, "open", refuse)
+    server.body = {"items": [MAKING]}
+    assert request_of_one.ask() is None
+    assert tries == [0.1]
+    request_of_one._placed["worker-0"] -= 5
+    until(lambda: request_of_one.ask() is None and len(tries) > 1)
+    assert 0.5 <= tries[1] <= 1.0
+    request_of_one._placed["worker-0"] -= 600
+    until(lambda: request_of_one.ask() is None and len(tries) > 2)
+    assert tries[2] == 1.0
 
 
 # Pods that come late.

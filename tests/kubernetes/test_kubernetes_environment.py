@@ -34,7 +34,7 @@ HERE = platform.python_version()
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch):
-    monkeypatch.setattr("submarine_engine.clusters.kubernetes.files._AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("submarine_engine.clusters.kubernetes.files.AGAIN_AFTER", 0.0)
     monkeypatch.setattr("submarine_engine.clusters.kubernetes.environment._AGAIN_FIRST", 0.01)
 
 

@@ -114,6 +114,31 @@ def test_all_that_a_task_has_left_comes_home_before_the_pod_ends(
     assert keep(str(pods.root), TASK, 0.0) == 0
 
 
+def test_large_and_many_files_come_home_by_few_questions(pods, brought, tmp_path, monkeypatch):
+    folder = pods.root / "job" / TASK
+    left = {"stdout": os.urandom(2_500_000), "exit": b"0\n", "empty": b""}
+    left |= {f"name {number}": b"%d" % number for number in range(2500)}
+    for name, data in left.items():
+        (folder / name).write_bytes(data)
+    asked = []
+    ask = brought._ask
+    monkeypatch.setattr(
+        brought, "_ask", lambda what, *body, **more: asked.append(what) or ask(what, *body, **more)
+    )
+    source = PodSource(brought, "pod-1", tmp_path / "spool", lambda: None)
+    source.sizes()
+    assert {one.name: one.read_bytes() for one in (tmp_path / "spool").iterdir()} == left
+    assert asked.count("gather") == 5  # a megabyte, or a thousand pieces, at a time
+    assert "read" not in asked
+
+
+@pytest.mark.parametrize("sizes", [[3], [1, 1], ["x"], [-1], None, [True]])
+def test_pieces_that_are_none_are_an_error(brought, monkeypatch, sizes):
+    monkeypatch.setattr(brought, "_ask", lambda *_, **__: ({"sizes": sizes, "why": "odd"}, b"abc"))
+    with pytest.raises(ClusterError, match=r"what it says of its files|odd"):
+        brought.gather({"exit": (0, 2)})
+
+
 def test_a_task_that_was_killed_with_its_container_has_a_last_word(pods, brought, tmp_path):
     said = []
     source = PodSource(brought, "pod-1", tmp_path / "spool", lambda: said[0] if said else None)
@@ -168,8 +193,8 @@ def test_a_pod_keeps_what_nobody_has_taken_for_its_time_and_no_longer(pods, brou
     assert waits == [1]
 
 
-def test_a_pod_that_hangs_up_is_called_again_after_a_while(pods, brought, monkeypatch):
-    monkeypatch.setattr("submarine_engine.clusters.kubernetes.files._AGAIN_AFTER", 600.0)
+def test_a_pod_that_hangs_up_is_called_again_after_a_while(pods, brought):
+    brought.again_after = 600.0
     pods.wires[-1].process.kill()
     pods.wires[-1].process.wait()
     with pytest.raises(ClusterError, match="cannot be reached"):

@@ -39,11 +39,14 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.kubernetes.client import Kubernetes
 
 _ANSWERS_WITHIN = 20.0  # seconds
-_AGAIN_AFTER = 1.0  # seconds until a pod that could not be reached is tried again
+AGAIN_AFTER = 1.0
+"""Seconds until a pod that could not be reached is tried again."""
+
 _PIECE = 1 << 18
 _ON_THEIR_WAY = 32  # pieces: a line of 200 ms carries 40 MB a second
 _LARGEST_HEAD = 1 << 22
 _MOST_NAMES = 100_000
+_MOST_PIECES = 1000  # that are asked for at a time
 
 FULL_FIX = (
     "see that nodes have room for it (ephemeral storage, `kubectl describe nodes`), or keep its"
@@ -76,9 +79,15 @@ class PodFiles:
         The pod's, and whose files.
     python
         The interpreter in its image.
+
+    Attributes
+    ----------
+    again_after
+        Seconds until it is tried again where it could not be reached.
     """
 
     def __init__(self, api: Kubernetes, name: str, task: str, python: str) -> None:
+        self.again_after = AGAIN_AFTER
         self._api = api
         self._name = name
         self._task = task
@@ -143,6 +152,29 @@ class PodFiles:
         if not isinstance(whole, int) or whole < offset:
             raise LogTruncatedError(f"{name} of {self._name} was cut")
         return data
+
+    def gather(self, pieces: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
+        """Return pieces of several files by one question: each way to the pod may be long.
+
+        Parameters
+        ----------
+        pieces
+            From which byte on, and how many, by name; `runtime.MOST` bytes in all at most.
+        """
+        asked = [(name, at, most) for name, (at, most) in pieces.items()]
+        told, data = self._ask("gather", pieces=asked)
+        sizes = told.get("sizes")
+        if not isinstance(sizes, list) or len(sizes) != len(asked):
+            raise ClusterError(
+                f"its files cannot be read: {str(told.get('why'))[:100]}", where=f"pod {self._name}"
+            )
+        at, found = 0, {}
+        for (name, _, most), size in zip(asked, sizes, strict=True):
+            if type(size) is not int or not 0 <= size <= most:
+                raise ClusterError("what it says of its files is none", where=f"pod {self._name}")
+            found[name] = data[at : at + size]
+            at += size
+        return found
 
     def exchange(self, messages: Messages) -> dict[str, bytes]:
         """Bring messages, and return the task's."""
@@ -268,7 +300,7 @@ class PodFiles:
         return told, data
 
     def _open(self) -> None:
-        if time.monotonic() - self._tried_at < _AGAIN_AFTER:
+        if time.monotonic() - self._tried_at < self.again_after:
             raise self._unreachable(self._why)
         self._tried_at = time.monotonic()
         source = Path(runtime.__file__).read_bytes()
@@ -395,20 +427,23 @@ class PodSource:
         staged = self._spool.with_name(f".{self._spool.name}")
         shutil.rmtree(staged, ignore_errors=True)
         make_private(staged)
+        missing = {}
         for name, size in sizes.items():
             if _STAYS.fullmatch(name):
                 continue
             at = 0 if name in SERIES else min(self._copied.get(name, 0), size)
+            missing[name] = at, size
             descriptor = os.open(staged / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
                 file.truncate(size)  # with a hole for what the driver has
-                file.seek(at)
-                while at < size:
-                    piece = self._files.read(name, at, min(runtime.MOST, size - at))
-                    if not piece:
-                        raise ClusterError(f"{name} has become shorter", where=self.container)
-                    file.write(piece)
-                    at += len(piece)
+        for pieces in _pieces(missing):
+            for name, data in self._files.gather(pieces).items():
+                at, most = pieces[name]
+                if len(data) < most:
+                    raise ClusterError(f"{name} has become shorter", where=self.container)
+                with (staged / name).open("r+b") as file:
+                    file.seek(at)
+                    file.write(data)
         if said is not None:
             write_aside(staged / EXIT, said.encode())
         staged.rename(self._spool)
@@ -449,6 +484,23 @@ class EndedSource:
 
     def close(self) -> None:
         """Close nothing."""
+
+
+def _pieces(missing: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, tuple[int, int]]]:
+    """Yield what is asked for at a time, as `PodFiles.gather` has it; told from and up to where."""
+    pieces: dict[str, tuple[int, int]] = {}
+    room = runtime.MOST
+    for name, (begin, end) in missing.items():
+        at = begin
+        while at < end:
+            most = min(end - at, room)
+            pieces[name] = at, most
+            at, room = at + most, room - most
+            if not room or len(pieces) == _MOST_PIECES:
+                yield pieces
+                pieces, room = {}, runtime.MOST
+    if pieces:
+        yield pieces
 
 
 def pack(folders: Mapping[str, Path], texts: Mapping[str, bytes]) -> bytes:

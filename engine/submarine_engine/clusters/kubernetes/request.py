@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from submarine_runtime.pod import BEGUN
+
 from submarine_engine.amounts import exactly, shortened
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.kubernetes.archive import task_archive
@@ -17,6 +19,7 @@ from submarine_engine.clusters.kubernetes.environment import (
     refuse_other_python,
 )
 from submarine_engine.clusters.kubernetes.files import (
+    AGAIN_AFTER,
     EndedSource,
     PodFiles,
     PodSource,
@@ -68,6 +71,9 @@ _STUCK_FOR = 120.0
 """Seconds for which is tried what may pass: a registry may be away for a while, and what the
 cluster adds to pods may come after them."""
 
+_SOONEST = 0.1
+"""Seconds between two tries to run a program in a pod whose containers its node makes now."""
+
 _OVERDUE = 30.0
 """Seconds after a pod's grace in which its node has to end it: a node that is gone never does."""
 
@@ -102,6 +108,7 @@ class KubernetesRequest(NotedRequest):
         self._sender: EnvironmentSender | None = None
         self._sources: dict[str, PodSource | EndedSource] = {}
         self._brought = set(self._given)
+        self._placed: dict[str, float] = {}  # since when each pod is seen to have a node
         self._partly_since: float | None = None
         self._stuck_since: float | None = None
         self._stopped = False
@@ -252,10 +259,10 @@ class KubernetesRequest(NotedRequest):
             pods = self._pods(hurry=True)
             names = self._names
             for task, pod in pods.items():
-                if task not in self._brought and _runs(pod, FILES_CONTAINER):
-                    self._bring(task)
+                if task not in self._brought:
+                    self._bring_once_it_runs(task, pod)
             # A pod whose files are there need not run its task: that container has the GPUs.
-            if len(self._brought) < len(names) or any(pod.trouble for pod in pods.values()):
+            if not all(task in pods and self._has_begun(task, pods[task]) for task in names):
                 self._refuse_hopeless(pods)
                 if not self._turn_if_lost(pods):
                     self._give_back_if_partly(pods)
@@ -274,6 +281,30 @@ class KubernetesRequest(NotedRequest):
         }
         self._note_down(given=self._given)
         return self._given
+
+    def _bring_once_it_runs(self, task: str, pod: Pod) -> None:
+        """Bring a pod its files; try it before the cluster says that the pod runs.
+
+        A node looks once a second what its containers do, and tells the cluster then, but runs a
+        program in one as soon as that is there.
+        """
+        if _runs(pod, FILES_CONTAINER):
+            self._reach(task).again_after = AGAIN_AFTER
+            self._bring(task)
+        elif pod.node and not (pod.trouble or pod.final or pod.ending):
+            now = time.monotonic()
+            waits = now - self._placed.setdefault(task, now)
+            # Each try costs the node something: seldom where it takes long, to get an image say.
+            self._reach(task).again_after = min(max(waits / 10, _SOONEST), AGAIN_AFTER)
+            with suppress(ClusterError):
+                self._bring(task)
+                self._reach(task).again_after = AGAIN_AFTER
+
+    def _has_begun(self, task: str, pod: Pod) -> bool:
+        """Whether a pod's task runs; its files run in another container, which has no GPU."""
+        if task not in self._brought or pod.trouble:
+            return False
+        return _runs(pod, TASK_CONTAINER) or BEGUN in self._reach(task).sizes()[0]
 
     def _bring(self, task: str) -> None:
         sender = self._sender
@@ -413,7 +444,7 @@ class KubernetesRequest(NotedRequest):
             self._end_sending()
             for files in self._files.values():
                 files.close()
-            self._files, self._brought, self._last = {}, set(), {}
+            self._files, self._brought, self._last, self._placed = {}, set(), {}, {}
             turn = int(self._note.get("turn", 0)) + 1
             self._note_down(turn=turn, pods=None, created=False, turning=False)
 
