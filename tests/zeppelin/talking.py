@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -97,7 +98,12 @@ class Talk:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "submarine_zeppelin", "-d", "x", *told, *arguments],
-                env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2", **environment},
+                env={
+                    **os.environ,
+                    "SUBMARINE_LOCAL_GPUS": "2",
+                    "PYTHONFAULTHANDLER": "1",
+                    **environment,
+                },
                 stderr=log,
             )
         until(lambda: self.events.registered or self.process.poll() is not None)
@@ -147,10 +153,30 @@ class Talk:
         assert sent.wait(LIMIT)
         return found
 
+    def hear(self, word):
+        """Wait until a paragraph has shown a word; else tell where all threads are, which end."""
+        try:
+            until(lambda: any(word in data for _, _, data in self.events.updates))
+        except AssertionError as error:
+            ends = [*kernel_of(self.process.pid), self.process.pid]
+            for pid in ends:
+                os.kill(pid, signal.SIGABRT)  # `faulthandler` answers
+            until(lambda: all(is_over(pid) for pid in ends))
+            logs = [self.log, *Path(os.environ["SUBMARINE_HOME"]).glob("zeppelin/logs/*")]
+            told = "\n".join(log.read_text(errors="replace") for log in logs)
+            raise AssertionError(f"{word!r} is not shown: {error}\n{told}") from None
+
     def close(self):
         self.process.kill()
         self.process.wait()
         self.events.close()
+
+
+def is_over(pid):
+    """Return whether a process is gone, or nobody has waited for its end yet."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def kernel_of(pid):

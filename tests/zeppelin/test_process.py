@@ -121,7 +121,7 @@ def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
     go = tmp_path / "go"
     text = WAITS.format(str(go))
     answers = [talk.start(text, RUN) for _ in range(3)]
-    until(lambda: any("begun" in data for _, _, data in talk.events.updates))
+    talk.hear("begun")
     go.touch()
     until(lambda: all(answers))
     assert {answer[0][0] for answer in answers} == {"SUCCESS"}
@@ -173,7 +173,7 @@ def test_threads_import_what_needs_ipython_one_after_the_other(monkeypatch):
 
 def test_cancel_ends_the_job_and_those_who_wait(talk, tmp_path):
     first = talk.start(WAITS.format(str(tmp_path / "never")), RUN)
-    until(lambda: any("begun" in data for _, _, data in talk.events.updates))
+    talk.hear("begun")
     assert talk.call("getStatus", "s1", "p1") == "RUNNING"
     second = talk.start("x = 1", context=talk.context("p2"))
     until(lambda: talk.call("getStatus", "s1", "p2") == "RUNNING")
@@ -212,7 +212,7 @@ def test_a_kernel_that_dies_is_started_again(talk):
     endless = "import time\nprint('begun')\nwhile True: time.sleep(0.05)"
     running = talk.start(endless, context=talk.context("p2"))
     # A kernel that is gone before it is sent anything is simply started anew.
-    until(lambda: any("begun" in data for _, _, data in talk.events.updates))
+    talk.hear("begun")
     os.kill(kernel_of(talk.process.pid)[0], signal.SIGKILL)
     until(lambda: running)
     code, outputs = running[0]
@@ -234,13 +234,13 @@ def test_a_killed_interpreter_leaves_its_job_which_the_next_run_follows(tmp_path
     second = None
     try:
         first.start(WAITS.format(str(go)), RUN)
-        until(lambda: any("begun" in data for _, _, data in first.events.updates))
+        first.hear("begun")
         kernels = kernel_of(first.process.pid)
         first.close()
         until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in kernels))
         second = Talk(tmp_path / "second").begin()
         followed = second.start(WAITS.format(str(go)), RUN)
-        until(lambda: any("begun" in data for _, _, data in second.events.updates))
+        second.hear("begun")
         go.touch()
         until(lambda: followed)
     finally:
@@ -261,7 +261,7 @@ def test_nobody_follows_the_job_of_another_user_or_of_other_options(tmp_path, ho
         talk = Talk(tmp_path / name).begin()
         try:
             running = talk.start(text, RUN, context=talk.context(**asked))
-            until(lambda: any("begun" in data for _, _, data in talk.events.updates))  # noqa: B023
+            talk.hear("begun")
             if name == "second":
                 (tmp_path / "go").touch()
                 until(lambda: running)  # noqa: B023
@@ -279,7 +279,7 @@ def test_a_job_that_is_followed_again_is_cancelled_with_its_paragraph(tmp_path):
         talk = Talk(tmp_path / name).begin()
         try:
             running = talk.start(text, RUN)
-            until(lambda: any("begun" in data for _, _, data in talk.events.updates))  # noqa: B023
+            talk.hear("begun")
             if name == "second":
                 talk.call("cancel", "s1", RUN, talk.context())
                 until(lambda: running)  # noqa: B023
