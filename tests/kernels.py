@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
 
+import nbformat
 import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
 
 PATIENCE = 180
 """Seconds: no test waits for them unless something is broken."""
@@ -44,6 +46,41 @@ def gives_what_it_shows(example: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert re.search(r"\d+ passed", done.stdout)
     assert "skipped" not in done.stdout
+
+
+def run_example(name: str, **environment: str) -> dict[str, str]:
+    """Run an example's notebook from top to bottom; return the text that each cell shows.
+
+    Parameters
+    ----------
+    name
+        Of the notebook, without its ending.
+    **environment
+        Variables that its kernel has besides those of this process.
+    """
+    notebook = nbformat.read(ROOT / f"examples/{name}.ipynb", as_version=4)
+    client = NotebookClient(
+        notebook,
+        **{**OF_A_RUNNER, "timeout": 250},
+        resources={"metadata": {"path": str(ROOT / "examples")}},
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
+    )
+    client.execute(env={**os.environ, **environment})
+    return texts_of(notebook)
+
+
+def texts_of(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """Return the text that each cell of code shows, by the cell's id."""
+    texts = {}
+    for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        shown = [
+            output.get("text")
+            or "\n".join(output.get("traceback", ()))
+            or output.get("data", {}).get("text/plain", "")
+            for output in cell.outputs
+        ]
+        texts[cell.id] = "\n".join(shown)
+    return texts
 
 
 TRAIN = """

@@ -6,14 +6,16 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-from submarine_engine.testing.jobs import end_processes_of
+from submarine_engine.testing.jobs import end_processes_of, processes_of
 
 PATIENCE = 150.0
 """Seconds for a keeper to end: it stays for pods whose creation nobody has seen answered."""
@@ -103,3 +105,21 @@ def kubernetes_folder(kubernetes, tmp_path: Path) -> Iterator[Path]:
     yield folder
     os.umask(before)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def walked_home(kubernetes_home, tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """Give a home of a test's own, whose keeper is walked."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    yield home
+    end_keeper(home)
+
+
+def end_keeper(home: Path) -> None:
+    """Kill a keeper that has nothing to do, and wait until all of a home's processes are gone."""
+    for pid, command in processes_of(home).items():
+        if "submarine_engine.clusters.keeper" in command:
+            with suppress(ProcessLookupError):  # it waits for more for a few seconds alone
+                os.kill(pid, signal.SIGKILL)
+    assert not end_processes_of(home)

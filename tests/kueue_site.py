@@ -84,6 +84,12 @@ class Kueue:
         self.apply(*mine)
         kinds = ("--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE:.0f}s")
         self.kubectl("wait", *kinds)
+        self.begin()
+        self.apply(*(self._hooks(one) for one in read if one["kind"] in _HOOKS))
+        until(self._takes_queues, PATIENCE)
+
+    def begin(self) -> None:
+        """Start its controller, once the cluster has its kinds; return when it can be asked."""
         config = self._work / "config.yaml"
         config.write_text(json.dumps(self._config()))
         # Its metrics want a certificate in this place, whether anybody reads them or not.
@@ -99,8 +105,12 @@ class Kueue:
                 stderr=log,
             )
         until(self._is_ready, PATIENCE)
-        self.apply(*(self._hooks(one) for one in read if one["kind"] in _HOOKS))
-        until(self._takes_queues, PATIENCE)
+
+    def kill(self) -> None:
+        """Kill its controller: its webhooks answer nobody any more, and `begin` starts it anew."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE)
 
     def stop(self) -> None:
         """End it, and have the cluster ask it nothing any more."""

@@ -427,7 +427,7 @@ class Server:
         return {"sizes": {name: len(data) for name, data in said.items()}}, b"".join(said.values())
 
     def do_signal(self, body: bytes) -> dict[str, Any]:
-        """Ask the task to end, or kill it: `submarine_runtime.shared_folder` has the words."""
+        """Ask the task to end, or kill it: `submarine_runtime.launcher` has the words."""
         with open(f"{self._folder}/asked-to-end", "ab") as file:
             file.write(body)
         return {}

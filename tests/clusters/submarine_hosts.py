@@ -7,7 +7,6 @@ host is the task's claim on GPUs, its files, and what tells every keeper how far
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import sys
@@ -16,76 +15,24 @@ from contextlib import suppress
 from dataclasses import replace
 from glob import escape, glob
 from pathlib import Path
-from signal import SIGTERM, SIGUSR1, SIGUSR2
 
-import submarine_runtime
-from submarine_engine.clusters import machine, saving
+from submarine_engine.clusters import locks, machine, saving
 from submarine_engine.clusters.backend import Allocated, Backend, Counted, Request
 from submarine_engine.clusters.base import Gpu
-from submarine_engine.clusters.environment import (
-    file_address,
-    gpu_environment,
-    job_environment,
-    refuse_reserved,
-)
+from submarine_engine.clusters.environment import file_address, refuse_reserved
 from submarine_engine.clusters.exchange import exchange_files
-from submarine_engine.clusters.log_mirror import FolderSource
+from submarine_engine.clusters.log_mirror import EXIT, FolderSource
+from submarine_engine.clusters.noted_request import beginning
 from submarine_engine.clusters.saving import FolderStorage, FolderTarget, MessageHook
-from submarine_engine.clusters.store import task_plan
 from submarine_engine.errors import ClusterError, ResourcesError, UnsupportedError
-from submarine_engine.history import TaskPaths, make_private, read_json, write_json
+from submarine_engine.history import make_private, read_json, write_json
 from submarine_engine.job import JobSpec
-from submarine_engine.secret_values import noted_values
-from submarine_runtime.exchange import INSIDE_ASK
+from submarine_runtime import launcher
+from submarine_runtime.launcher import ASKED, BEGUN
 
 HOSTS = {"alpha": 4, "beta": 0}  # the GPUs of each
 STARTS_EVERY = 5.0  # seconds: what does not begin is started once more
-
-AGENT = """
-import ctypes, fcntl, json, os, signal, subprocess, sys, time
-os.chdir(sys.argv[1]); os.umask(0o077)
-told = {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD}
-signal.pthread_sigmask(signal.SIG_BLOCK, told)
-lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
-try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(os.open("begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-except OSError: sys.exit()  # another one runs it, or has run it
-os.pwrite(lock, str(os.getpid()).encode(), 0)
-def write(name, text):
-    with open("." + name, "w") as file: file.write(text)
-    os.replace("." + name, name)
-ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what loses its parent becomes ours
-with open("launch.json") as file: launch = json.load(file)
-write("started.json", json.dumps({"at": [time.time(), time.monotonic()], "gpus": launch["gpus"]}))
-task = subprocess.Popen(
-    launch["command"], env=launch["environment"], cwd=launch["workdir"], start_new_session=True,
-    stdin=subprocess.DEVNULL, stdout=open("stdout", "ab"), stderr=open("stderr", "ab"),
-    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, told))
-def kills(): return open("/proc/vmstat").read().partition("oom_kill ")[2].split()[:1]
-before = kills()
-def let_inside():
-    subprocess.Popen([sys.executable, "-I", launch["inside"], os.getcwd(), str(task.pid)],
-        env=launch["environment"], start_new_session=True, stdin=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, told))
-while task.poll() is None:
-    number = signal.sigwait(told)
-    if number == signal.SIGUSR2: let_inside()
-    elif number != signal.SIGCHLD:
-        end = signal.SIGTERM if number == signal.SIGTERM else signal.SIGKILL
-        try: os.killpg(task.pid, end)
-        except ProcessLookupError: pass
-while True:  # what is left of it
-    for child in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split():
-        os.kill(int(child), signal.SIGKILL)
-    try: os.waitpid(-1, 0)
-    except ChildProcessError: break
-if os.path.isdir("artifacts") and os.listdir("artifacts"):
-    put = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
-    subprocess.run(put, stderr=open("stderr", "ab"))
-code = task.returncode if task.returncode >= 0 else 128 - task.returncode
-write("exit", f"{code}{' oom' * (kills() != before)}")
-"""
+LOCKED_WITHIN = 5.0  # seconds: the launcher makes `BEGUN`, and locks it right after
 
 
 class HostsBackend(Backend):
@@ -132,6 +79,10 @@ class HostsBackend(Backend):
         hook = MessageHook(asked, lambda task: found.get(task, asked.paths.root))
         return saving.save(asked, FolderTarget(Path(path)), hook, storage)
 
+    def prepare(self, spec, bundle, tell):  # noqa: ARG002 - the same for all
+        outer = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+        return {"python": sys.executable, "outer": outer}
+
     def request(self, job):
         return HostsRequest(self, job)
 
@@ -169,44 +120,32 @@ class Claim:
         self.id = f"{self.host}/{self.task}/{self.job_id}/{self.attempt}"
 
     @property
-    def agent(self) -> int | None:
-        """The process that runs it, which holds its lock."""
-        try:
-            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor, not a path
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(file.read(20) or 0)
-        return None
-
-    @property
     def is_over(self) -> bool:
-        begun = (self.folder / "begun").exists()  # before its lock is looked at
-        return begun and ((self.folder / "exit").exists() or self.agent is None)
+        begun = self.folder / BEGUN
+        try:
+            age = time.time() - begun.stat().st_mtime
+        except FileNotFoundError:
+            return False
+        ended = (self.folder / EXIT).exists()
+        return ended or (age > LOCKED_WITHIN and locks.is_free(begun))
 
     def start(self) -> None:
         """Start what runs it, unless it has begun; two that start it start it once."""
-        if (self.folder / "begun").exists() or time.monotonic() - self.started_at < STARTS_EVERY:
+        if (self.folder / BEGUN).exists() or time.monotonic() - self.started_at < STARTS_EVERY:
             return
         self.started_at = time.monotonic()
-        command = [sys.executable, "-c", AGENT, str(self.folder)]
-        machine.spawn_detached(command, os.environ, log=self.folder / "agent.log", keep=())
+        place = str(self.folder.parent)
+        command = [sys.executable, launcher.__file__, place, self.task]
+        machine.spawn_detached(command, os.environ, log=self.folder / "launcher.log", keep=())
 
-    def tell(self, number: int) -> None:
-        if (pid := self.agent) == 0:
-            raise ClusterError("it begins right now: once more, then", where=self.id)
-        if pid:
-            machine.end_process(pid, number)
-
-    def end(self, number: int) -> None:
-        """See to it that it never begins; tell it where it has."""
+    def end(self, *, kill: bool) -> None:
+        """See to it that it never begins; where it has, ask it to end, or have it killed."""
         try:
-            os.close(os.open(self.folder / "begun", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(os.open(self.folder / BEGUN, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            (self.folder / EXIT).write_text("143\n")
         except FileExistsError:
-            self.tell(number)
+            with (self.folder / ASKED).open("a") as asked:
+                asked.write("KILL\n" if kill else "TERM\n")
 
 
 class HostsRequest(Request):
@@ -274,32 +213,21 @@ class HostsRequest(Request):
 
     def _write(self, task, host, gpus, spec):
         """Make a task's folder on its host, and all in it, whole or not at all."""
-        record = self._job.record
         folder = self._backend.place(host, self._id) / task
         make_private(folder.parent)
         staged = folder.with_name(f".{task}")
         shutil.rmtree(staged, ignore_errors=True)
         shutil.copytree(self._job.paths.bundle, staged / "bundle")
-        make_private(staged / "logdir")
-        make_private(staged / "artifacts")
-        given = {"bundle": str(folder / "bundle"), "workdir": record["workdir"]}
-        launch = {key: self._job.launch[key] for key in ("entry", "home")}
-        told = {**launch, "attempt": self._job.attempt}
-        plan = task_plan(spec, task, job_id=self._id, **given, **told)
-        write_json(staged / "task.json", {**plan, "results": "."})
-        role = next(role for role in spec.roles if task in role.tasks)
-        outer = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
-        wanted = {**spec.env, **noted_values(self._job.paths.root)}
-        environment = job_environment(
-            outer, wanted, job_id=self._id, task=TaskPaths(folder), vcores=role.resources.vcores,
-            input_path=file_address(spec.input_path or "", ""),
-            checkpoint_path=file_address(spec.checkpoint_path or "", ""),
-        ) | gpu_environment(gpus)  # fmt: skip
-        runtime = str(Path(submarine_runtime.__file__).with_name("__main__.py"))
-        command = [sys.executable, "-u", runtime, str(folder)]
-        beside = {n: runtime.replace("__main__", n) for n in ("inside", "artifacts")}
-        begin = {"gpus": gpus, "command": command, "environment": environment, **beside}
-        write_json(staged / "launch.json", {**told, **given, **begin})
+        for made in ("logdir", "artifacts"):
+            make_private(staged / made)
+        (staged / ASKED).touch(mode=0o600)
+        plan, launch = beginning(
+            self._job, spec, folder, runtime=Path(launcher.__file__).parent,
+            bundle=str(folder / "bundle"), workdir=self._job.record["workdir"],
+            outer=self._job.launch["outer"], wanted={},
+        )  # fmt: skip
+        write_json(staged / "task.json", plan)
+        write_json(staged / "launch.json", {**launch, "gpus": gpus, "attempt": self._job.attempt})
         staged.rename(folder)
         return Claim(folder)
 
@@ -308,24 +236,20 @@ class HostsRequest(Request):
 
     def is_lost(self, container, *, wanted):
         ours = (claim for claim in self._claims if claim.id == container.id)
-        return not wanted and any(not (claim.folder / "exit").exists() for claim in ours)
+        return not wanted and any(not (claim.folder / EXIT).exists() for claim in ours)
 
     def signal(self, container, *, kill):
         for claim in (one for one in self._claims if one.id == container):
-            claim.end(SIGUSR1 if kill else SIGTERM)
+            claim.end(kill=kill)
 
     def withdraw(self):
         for claim in self._claims:
-            claim.end(SIGUSR1)
+            claim.end(kill=True)
         if any(not claim.is_over for claim in self._claims):
             raise ClusterError("its tasks are ending", where=self._id)
 
     def exchange(self, messages):
-        told = {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
-        for claim in self._claims:
-            if INSIDE_ASK in messages.get(claim.task, {}):
-                claim.tell(SIGUSR2)
-        return told
+        return {c.task: exchange_files(c.folder, messages.get(c.task, {})) for c in self._claims}
 
     def source(self, container):
         found = (one.folder for one in self._claims if one.id == container.id)

@@ -50,8 +50,9 @@ def retried(cluster, job_id):
 
 def lose_host(cluster, job_id, task):
     """End all that runs a task, as a host that is switched off: nothing has a last word."""
-    folder = f"{job_id}/{task}"
-    found = {pid: words for pid, words in processes_of(cluster.home).items() if folder in words}
+    named = (f"{job_id} {task}", f"{job_id}/{task}")  # to the launcher, and to the task itself
+    living = processes_of(cluster.home).items()
+    found = {pid: words for pid, words in living if any(one in words for one in named)}
     for pid in sorted(found, key=lambda pid: "__main__.py" in found[pid]):  # who watches, first
         os.kill(pid, signal.SIGKILL)
 

@@ -19,9 +19,9 @@ from tests.jobs import bundle_of, end_processes_of, spec_of
 LATE = """
 import pathlib, sys, time
 # Of what runs a task there, and neither of the keeper nor of the task.
-if any("launch.json" in word for word in sys.orig_argv):
-    folder = pathlib.Path(sys.orig_argv[-1])
-    events = folder.parents[3] / "jobs" / folder.parent.name / "events.jsonl"
+if any(word.endswith("launcher.py") for word in sys.orig_argv):
+    place = pathlib.Path(sys.orig_argv[-2])
+    events = place.parents[2] / "jobs" / place.name / "events.jsonl"
     while "Granted" not in events.read_text(): time.sleep(0.02)
     until = time.monotonic() + 1
     while time.monotonic() < until: time.sleep(0.05)

@@ -50,7 +50,7 @@ def test_a_pod_is_brought_its_jobs_files_and_begins_then(pods, brought):
     assert brought.hello()["ready"] is True
     assert (pods.root / "ready").exists()
     assert (pods.root / "job/bundle/script.py").read_text() == "print('größe')"
-    assert (pods.root / "lib/submarine_runtime/shared_folder.py").exists()
+    assert (pods.root / "lib/submarine_runtime/launcher.py").exists()
     assert (pods.root / "work").is_dir()
     for path in (pods.root / "job", pods.root / "job/worker-0/task.json"):
         assert path.stat().st_mode & 0o077 == 0
@@ -419,7 +419,7 @@ def test_what_a_task_begins_finds_the_jobs_python_before_the_images(tmp_path, ow
     }  # fmt: skip
     (folder / "launch.json").write_text(json.dumps(launch))
     path = os.environ["PATH"]
-    program = Path(runtime.__file__).with_name("shared_folder.py")
+    program = Path(runtime.__file__).with_name("launcher.py")
     command = [sys.executable, "-I", str(program), str(tmp_path), TASK]
     subprocess.run(command, check=True, env={"PATH": path})
     said = (folder / "said").read_text().strip()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tarfile
-from contextlib import suppress
 
 import pytest
 from submarine_engine import open_job
@@ -18,10 +16,11 @@ from submarine_engine.clusters.kubernetes.noted import pods_of
 from submarine_engine.history import JobPaths, job_ids, read_json
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import list_jobs
-from submarine_engine.testing.jobs import end_processes_of, processes_of, until
+from submarine_engine.testing.jobs import until
 
 from tests.clusters.walking import CODE, DULL, recovered, submit, walk_all
 from tests.kubernetes.test_kubernetes_cluster import kubectl
+from tests.kubernetes_homes import end_keeper
 
 pytestmark = pytest.mark.long
 
@@ -30,24 +29,6 @@ LOCAL = re.compile(rf"{DULL.pattern}|(open|os\.remove) (?!events\.jsonl)")
 """Points that a job of one is walked through, and one of two not once more for each of its tasks:
 files of this machine that are opened, and those that are removed with their folder."""
 OF_ONE = 'import os\nif os.environ["SUBMARINE_TASK"] == "worker-0":\n'
-
-
-@pytest.fixture
-def home(kubernetes_home, tmp_path, monkeypatch):
-    """Give a home of a test's own, whose keeper is walked."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("SUBMARINE_HOME", str(home))
-    yield home
-    end(home)
-
-
-def end(home):
-    """Kill a keeper that has nothing to do, and wait until all of a home's processes are gone."""
-    for pid, command in processes_of(home).items():
-        if "submarine_engine.clusters.keeper" in command:
-            with suppress(ProcessLookupError):  # it waits for more for a few seconds alone
-                os.kill(pid, signal.SIGKILL)
-    assert not end_processes_of(home)
 
 
 def listed(kind, *words):
@@ -111,9 +92,11 @@ def walk(  # noqa: PLR0913 - of a walk
     ],
 )
 def test_a_job_of_two_has_one_set_of_pods_whenever_its_keeper_is_killed(
-    kubernetes_folder, home, number, where
+    kubernetes_folder, walked_home, number, where
 ):
-    assert walk(kubernetes_folder, home, "keeper", number, where=where, gang=True) is not None
+    assert (
+        walk(kubernetes_folder, walked_home, "keeper", number, where=where, gang=True) is not None
+    )
     assert (kubernetes_folder / "killed").exists()
 
 
@@ -140,10 +123,12 @@ def archive(tmp_path):
     ],
 )
 def test_an_environment_comes_into_all_pods_whenever_its_keeper_is_killed(
-    kubernetes_folder, home, archive, number, where
+    kubernetes_folder, walked_home, archive, number, where
 ):
     options = {"gang": True, "options": {"environment": str(archive)}}
-    assert walk(kubernetes_folder, home, "keeper", number, where=where, **options) is not None
+    assert (
+        walk(kubernetes_folder, walked_home, "keeper", number, where=where, **options) is not None
+    )
     assert (kubernetes_folder / "killed").exists()
 
 
@@ -157,26 +142,26 @@ def test_an_environment_comes_into_all_pods_whenever_its_keeper_is_killed(
     ],
 )
 def test_a_job_of_any_cluster_is_asked_for_once_whenever_its_submitter_is_killed(
-    kubernetes_folder, home, monkeypatch, number, where
+    kubernetes_folder, walked_home, monkeypatch, number, where
 ):
     monkeypatch.setenv("SUBMARINE_ANY_OF", "kubernetes,local")
     monkeypatch.setenv("SUBMARINE_ANY_WITHIN", "120")  # the machine may be busy
-    walk(kubernetes_folder, home, "submitter", number, where=where, cluster="any")
+    walk(kubernetes_folder, walked_home, "submitter", number, where=where, cluster="any")
     assert (kubernetes_folder / "killed").exists()
 
 
-def test_a_pod_that_is_created_when_its_job_is_over_is_deleted(kubernetes_folder, home):
+def test_a_pod_that_is_created_when_its_job_is_over_is_deleted(kubernetes_folder, walked_home):
     """The request of a keeper that was killed is on its way until then: the test sends it."""
     options = {"where": r"http\.POST pods", "walk": WALK, "gpus": 1}
     job_id = submit(kubernetes_folder, "kubernetes", "keeper", 1, **options)
     until((kubernetes_folder / "killed").exists)
-    paths = JobPaths(home, job_id)
+    paths = JobPaths(walked_home, job_id)
     (manifest,) = manifests(
         JobSpec.from_json(read_json(paths.record)["spec"]),
         job_id=job_id,
         attempt=1,
         turn=0,
-        owner=(home / "kubernetes/owner").read_text(),
+        owner=(walked_home / "kubernetes/owner").read_text(),
         launch={"grace": 0.0, **read_json(paths.root / "launch.json")},
     ).values()
     assert manifest["metadata"]["name"] == pods_of(paths)["worker-0"]
@@ -191,7 +176,7 @@ def test_a_pod_that_is_created_when_its_job_is_over_is_deleted(kubernetes_folder
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("whose", ["submitter", "keeper", "keeper of two"])
-@pytest.mark.usefixtures("home")
+@pytest.mark.usefixtures("walked_home")
 def test_a_kill_at_each_point_of_the_way_of_a_job(kubernetes_folder, monkeypatch, capsys, whose):
     role, _, gang = whose.partition(" of ")
 
@@ -201,7 +186,7 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(kubernetes_folder, monkeypatch
         try:
             return walk(folder, own, role, number, where=where, gang=bool(gang))
         finally:
-            end(own)
+            end_keeper(own)
 
     with capsys.disabled():
         walk_all(kubernetes_folder, whose, one_walk, LOCAL if gang else DULL)

@@ -1,4 +1,7 @@
-"""Jobs in the queues of a real Kueue: they wait in words, come in whole, and give way to others."""
+"""Jobs in the queues of a real Kueue: they wait in words, come in whole, and give way to others.
+
+Whoever is killed meanwhile, its controller or a job's keeper, no job is lost or runs twice.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from submarine_engine.installer.kubernetes.files import NAMESPACE
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import until
+
+from tests.kubernetes.test_kubernetes_kills import walk
 
 pytestmark = pytest.mark.long
 
@@ -211,3 +216,46 @@ def _admitted(place):
         return place.submit("6 * 7", queue="team", gpus=1)
     except SubmissionError:
         return None
+
+
+@pytest.mark.parametrize(
+    ("number", "where"),
+    [
+        (1, r"http\.POST pods"),  # its intent is noted, and no pod there
+        (2, r"http\.POST pods"),  # one pod of the group is there: Kueue waits for the other one
+        (2, r"os\.rename .kubernetes\.json"),  # both are, and that is not noted
+        (1, r"pod\.ask bring"),  # Kueue has let both in, and no files are brought
+        (1, r"pod\.ask end"),  # all is home, and the pod does not know
+        (2, r"pod\.ask end"),  # one has ended, as Kueue wants to see
+    ],
+)
+def test_a_gang_in_a_queue_is_one_group_whenever_its_keeper_is_killed(
+    kubernetes_folder, walked_home, kueue, number, where
+):
+    kueue.set_queue("gpus", 2)
+    kueue.set_local("team", "gpus")
+    options = {"gang": True, "queue": "team"}
+    assert walk(kubernetes_folder, walked_home, "keeper", number, where=where, **options)
+    assert (kubernetes_folder / "killed").exists()
+    until(lambda: not kueue.workloads(), PATIENCE)
+
+
+def test_jobs_outlive_kueues_controller(place, kueue):
+    first, flag, gate = begin(place, "first", gpus=2)
+    until(flag.exists, PATIENCE)
+    second, flag_of_second, gate_of_second = begin(place, "second", gpus=1)
+    until(lambda: says(second, "the quota of the queue team is in use"), PATIENCE)
+    kueue.kill()
+    try:
+        gate.touch()
+        assert first.wait(PATIENCE).state is JobState.SUCCEEDED
+        third, _, gate_of_third = begin(place, "third", gpus=1)
+        until(lambda: says(third, "webhook"), PATIENCE)
+        assert second.status().state is JobState.QUEUED
+    finally:
+        kueue.begin()
+    until(flag_of_second.exists, PATIENCE)
+    gate_of_second.touch()
+    gate_of_third.touch()
+    for job in (second, third):
+        assert job.wait(PATIENCE).state is JobState.SUCCEEDED

@@ -1,20 +1,15 @@
-"""Examples on a real YARN cluster: the quickstart as it is, and the one made for YARN."""
+"""Examples on a real YARN cluster: the one made for YARN, and those that make many calls."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.jobs import end_processes_of
-from tests.kernels import OF_A_RUNNER
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.kernels import ROOT, run_example, texts_of
 
 
 @pytest.fixture
@@ -22,47 +17,13 @@ def run(on_yarn, tmp_path, monkeypatch):
     """Run a notebook from top to bottom, with YARN as the configured cluster where asked for."""
     home = tmp_path / "home"
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
-
-    def run(name, **environment):
-        notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
-        client = NotebookClient(
-            notebook,
-            **{**OF_A_RUNNER, "timeout": 250},
-            resources={"metadata": {"path": str(EXAMPLES)}},
-            extra_arguments=["--IPKernelApp.log_level=ERROR"],
-        )
-        client.execute(env={**os.environ, **environment})
-        return {cell.id: shown(cell) for cell in notebook.cells if cell.cell_type == "code"}
-
-    yield run
+    yield run_example
     shutil.rmtree(home, ignore_errors=True)
     end_processes_of(home, patience=3)  # the keeper goes, skein's driver waits for another
 
 
-def shown(cell):
-    """Return the text that a cell shows."""
-    texts = [
-        output.get("text")
-        or "\n".join(output.get("traceback", ()))
-        or output.get("data", {}).get("text/plain", "")
-        for output in cell.outputs
-    ]
-    return "\n".join(texts)
-
-
 def free(text):
     return len(re.findall(r"\bfree$", text, re.MULTILINE))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_the_quickstart_runs_unchanged(run):
-    cells = run("quickstart", SUBMARINE_CLUSTER="yarn")
-    assert "Epoch 20/20" in cells["job"]
-    assert re.search(r"digits: succeeded.* on yarn ", cells["job"])
-    assert re.search(r"released .* after return", cells["job"])
-    assert "new pictures read right" in cells["accuracy"]
-    assert free(cells["gpus"]) == 4
 
 
 @pytest.mark.long
@@ -92,7 +53,6 @@ def test_the_one_for_yarn_shows_what_it_says(run):
 )
 def test_many_calls_come_to_the_same_as_on_one_machine(run, name, cells):
     there = run(name, SUBMARINE_CLUSTER="yarn")
-    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
-    here = {cell.id: shown(cell) for cell in notebook.cells if cell.cell_type == "code"}
+    here = texts_of(nbformat.read(ROOT / f"examples/{name}.ipynb", as_version=4))
     for cell in cells:  # the last line: above it may be a card
         assert there[cell].splitlines()[-1] == here[cell].splitlines()[-1]

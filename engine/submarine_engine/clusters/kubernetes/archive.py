@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from submarine_runtime.launcher import ASKED
 from submarine_runtime.pod import ROOT
 from submarine_runtime.saving import PLACE
-from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters.environment import file_address, job_environment
 from submarine_engine.clusters.kubernetes.files import pack

@@ -281,7 +281,7 @@ def _pod_spec(spec: JobSpec, role: Role, task: str, launch: Mapping[str, Any]) -
         {
             **common,
             "name": TASK_CONTAINER,
-            "command": [*begins, f"{runtime}/shared_folder.py", f"{ROOT}/job", task],
+            "command": [*begins, f"{runtime}/launcher.py", f"{ROOT}/job", task],
             "resources": _resources(spec, role),
             "env": [
                 {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}

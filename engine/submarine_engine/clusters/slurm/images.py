@@ -1,7 +1,7 @@
 """The image that a job's tasks run in, by what the site has: pyxis' options of srun, or apptainer.
 
 All of a task runs in it, what tells of its end too: the image's own Python runs
-``shared_folder.py``, which lies in a folder of this machine that the image is shown.
+``launcher.py``, which lies in a folder of this machine that the image is shown.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import submarine_runtime
+from submarine_runtime.launcher import ASKED
 from submarine_runtime.notices import NOTICE
-from submarine_runtime.shared_folder import ASKED
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
@@ -236,7 +236,7 @@ class SlurmRequest(NotedRequest):
 
     def _begun(self) -> str:
         """Return the lines of the batch script that begin all tasks at the same time."""
-        runtime = str(Path(submarine_runtime.__file__).with_name("shared_folder.py"))
+        runtime = str(Path(submarine_runtime.__file__).with_name("launcher.py"))
         begins = [self._job.launch["python"], "-I", "-S", runtime, str(self._place)]
         asked, steps, contained = parts(self._spec), [], []
         if (image := self._image) is not None:

@@ -1,7 +1,7 @@
-"""What runs one task of a job whose nodes share a disk, and tells how it ended; or one of a pod.
+"""What runs a task where its files are, and tells how it ended: on a shared disk, in a pod, a host.
 
-``python -I …/shared_folder.py FOLDER TASK…`` is one of several equal processes, one for each
-task; ``SLURM_PROCID`` says which. In a pod there is one alone. A task's folder has ``launch.json``;
+``python -I …/launcher.py FOLDER TASK…`` is one of several equal processes, one for each task, and
+``SLURM_PROCID`` says which; elsewhere there is one task alone. A task's folder has ``launch.json``;
 ``node``, ``started.json``, the logs, and at last ``exit`` are written here, see "What a container
 writes" in docs/clusters.md.
 """
@@ -117,15 +117,17 @@ def _environment(launch: dict[str, Any]) -> dict[str, str]:
     return {**told, **given, "CUDA_VISIBLE_DEVICES": _granted(launch["gpus"])}
 
 
-def _granted(count: int) -> str:
-    """Return the GPUs that the task may see, as CUDA has them."""
-    if not count:
+def _granted(gpus: int | list[str]) -> str:
+    """Return the GPUs that the task may see, as CUDA has them: those named, or so many."""
+    if not isinstance(gpus, int):
+        return ",".join(gpus)
+    if not gpus:
         return ""
     if "SLURM_PROCID" in os.environ:
         return os.environ.get("CUDA_VISIBLE_DEVICES", "")
     # A pod has no GPUs but its own. A device plugin names them, or the first ones are they.
     named = os.environ.get("NVIDIA_VISIBLE_DEVICES", "")
-    by_number = ",".join(map(str, range(count)))
+    by_number = ",".join(map(str, range(gpus)))
     return by_number if named in ("", "all", "none", "void") else named
 
 
