@@ -61,7 +61,7 @@ VERSION = 1
 _LARGEST = 4 << 20
 _MOST_JOBS = 4
 _MOST_CHANGES = 3
-_PATIENCE = 5.0
+_PATIENCE = 5.0  # seconds: the lock is held while an entry is written; longer is a stopped process
 _LEFT = 3600.0
 """Seconds after which nobody writes any more to a file under a temporary name."""
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -51,7 +51,7 @@ _LONGEST_VALUE = 500  # MLflow's own limit, in its older releases
 _BATCH = 100
 """Of both MLflow takes so many parameters, and more metrics, in one request."""
 
-_WAIT = 60.0
+_WAIT = 60.0  # seconds: who exports it right now sends many requests to a server elsewhere
 _PLACE = "submarine"
 _MODEL = "model"
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from submarine_engine.stacks import Stacks
     from submarine_engine.waterfall import Startup
 
-_QUICKEST = 0.01
-_SLOWEST = 0.05
-_EARLY = 2.0
+_QUICKEST = 0.01  # seconds: a look reads a file's end; text shows within a frame of a screen or so
+_SLOWEST = 0.05  # seconds while it is quiet: people see no delay, and it costs next to nothing
+_EARLY = 2.0  # seconds after its grant: the first line is waited for, and looked for most often
 
 
 class Job:

@@ -46,7 +46,7 @@ Write = Callable[[str, bytes], object]
 
 _STREAMS = {OUTPUT: "stdout", ERRORS: "stderr"}
 _ENDS_WITHIN = 2.0  # seconds in which a job whose connection has ended says that it is over
-_LOOK = 0.02
+_LOOK = 0.02  # seconds: a person waits for the reason; it is looked for two seconds at most
 _STEP = 1000  # milliseconds
 
 

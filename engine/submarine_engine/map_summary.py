@@ -32,7 +32,7 @@ _VERSION = 1
 _LARGEST = 1 << 18
 _LONGEST = 60
 _ERROR = 300
-_EVERY = 0.5
+_EVERY = 0.5  # seconds: a card shows its numbers twice in one; `_SHARE` makes it seldomer
 _SHARE = 20
 """Writing takes no more than one part in so many of the controller's time."""
 

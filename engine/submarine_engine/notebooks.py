@@ -32,7 +32,7 @@ from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
 NOTEBOOK, KERNEL = "notebook", "kernel"
 """`JobSpec.serves` of a notebook server, and of a kernel alone (`submarine_engine.kernels`)."""
 
-_LOOK = 0.1
+_LOOK = 0.1  # seconds: a server takes some to begin, and a person waits for it
 IDLE = 3600.0
 """Seconds without use after which a server ends unless said otherwise."""
 

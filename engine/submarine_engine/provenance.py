@@ -48,9 +48,10 @@ _MOST_DIFF = 1 << 20
 _MOST_NAMES = 1000
 _MOST_ERRORS = 4096
 _MOST_TOLD = 4 << 20
-_GIT_PATIENCE = 10.0
+_GIT_PATIENCE = 10.0  # seconds for each answer: of a large repository on a slow drive it notes less
 _UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
 _DATA_PATIENCE = 10.0
+"""Seconds: of data that takes longer it is noted that it was not looked at whole."""
 _MOST_FILES = 200_000
 _NOT_THERE = "it is not there"
 _LOCK = "lock"

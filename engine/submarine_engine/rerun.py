@@ -35,7 +35,7 @@ from submarine_engine.provenance import (
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
 
-_PATIENCE = 3.0
+_PATIENCE = 3.0  # seconds: a person waits for the rerun; after that it is said to be unknown
 _NAMED = 4
 _FRESH = "run its cell or its command again"
 

@@ -40,7 +40,7 @@ from submarine_engine.logs import (
 )
 from submarine_engine.records import job_name, open_job, record_of
 
-_TICK = 0.1
+_TICK = 0.1  # seconds: ten drawings in one look like a count that runs, and cost nothing
 _ERASE = "\r\x1b[2K"
 
 

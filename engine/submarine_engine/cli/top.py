@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.metrics import JobMetrics, Row
 
-_EVERY = 1.0
+_EVERY = 1.0  # seconds: tasks measure once in one, so sooner there is nothing new to show
 _NOTHING = "nothing is known of it yet: tasks are first looked at a second after their begin"
 
 

@@ -447,7 +447,7 @@ def _record_to_retry(paths: JobPaths, status: JobStatus) -> dict[str, Any]:
 # Jobs that a keeper sees through.
 
 
-_BETWEEN_KEEPERS = 2.0
+_BETWEEN_KEEPERS = 2.0  # seconds: one that cannot begin must not be started by each look at a list
 
 
 class KeptCluster(DrivenCluster):

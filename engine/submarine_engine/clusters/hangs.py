@@ -42,6 +42,8 @@ AFTER = 600.0
 """Seconds that a job may be quiet, unless it says otherwise."""
 
 _LOOKS = (0.5, 0.75, 1.0)
+"""Parts of its quiet time after which a job's stacks are taken: what stands alike in all three
+hangs, and a job that pauses for less than half of it is not looked at."""
 _EVERY = 3.0  # seconds: of 512 tasks a look at all files takes some 20 ms
 _EASY = 20  # looks at files while a job is given its time, at least
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.history import JobPaths, TaskPaths
 
-_EVERY = 1.0
+_EVERY = 1.0  # seconds: tasks write a row once in one, so there is nothing new sooner
 _SHARE = 0.02
 """Of a core, at most: of hundreds of tasks each file is looked into."""
 

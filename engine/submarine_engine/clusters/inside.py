@@ -40,9 +40,9 @@ from submarine_engine.outcome import clean
 PATIENCE = 20.0
 """Seconds until a server has to be there. A container on YARN looks for questions twice in one."""
 
-_LOOK = 0.004
-_CONNECT = 4.0
-_ANSWER = 10.0
+_LOOK = 0.004  # seconds: who asks waits for it, and a look reads one small file
+_CONNECT = 4.0  # seconds: a packet that is lost once comes again after one, twice after three
+_ANSWER = 10.0  # seconds: what is asked for has to begin first, on a machine that may be full
 _LARGEST = 1 << 16
 
 

@@ -97,21 +97,21 @@ if TYPE_CHECKING:
 # How long a driver rests between two looks. Somebody waits for the first line, and somebody else
 # for the GPU: both are looked for more often than all between.
 
-_NEXT = 0.003
-_FIRST = 0.008
+_NEXT = 0.003  # seconds: its first line may come at any moment
+_FIRST = 0.008  # seconds until the first line shows: half of a screen's frame
 _LAUNCH = 0.1  # seconds that a node takes at least to launch a container
-_EARLY = 2.0
-_LIVELY = 0.03
-_EASY = 0.05
-_EVERY = 1.0
-_RELEASE = 0.02
-_TELLING = 1.0
+_EARLY = 2.0  # seconds after its grant; a job that is silent for longer imports much, or is slow
+_LIVELY = 0.03  # seconds while a task is awaited that has not begun: two frames of a screen
+_EASY = 0.05  # seconds while it runs: text that comes so late still seems to come at once
+_EVERY = 1.0  # seconds between two questions to the cluster itself, whose answers are no newer
+_RELEASE = 0.02  # seconds: a GPU that falls free is the next job's; processes end within some
+_TELLING = 1.0  # seconds: a place in a queue is read by people, and asking for it costs the cluster
 _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questions to the cluster
 
 # Of many tasks all but the first are looked at ever more seldom, so that their driver costs hardly
 # more than that of a few: a look at one takes a tenth of a millisecond.
-_EACH = 0.008
-_CROWD = 0.5
+_EACH = 0.008  # seconds a task
+_CROWD = 0.5  # seconds: what text may be late by, at most, however many tasks there are
 
 _REST = 12  # times what a turn took of the processor: hundreds of tasks take a twelfth of a core
 

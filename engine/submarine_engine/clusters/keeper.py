@@ -32,8 +32,8 @@ from submarine_engine.records import iter_jobs
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import Backend
 
-_TURN = 0.5
-_TRIES = 5
+_TURN = 0.5  # seconds: whoever wants it sooner rings; this is for a ringer that was killed before
+_TRIES = 5  # with pauses of 0.5 s to 8 s: what is not gone after 15 s in all does not pass
 _STEADY = 60.0  # seconds after which a trouble is a new one
 
 

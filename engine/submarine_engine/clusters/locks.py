@@ -17,8 +17,8 @@ from pathlib import Path
 
 from submarine_engine.errors import ClusterError
 
-_PATIENCE = 10.0
-_LONGEST_NAP = 0.02
+_PATIENCE = 10.0  # seconds: locks are held for writing a file; longer is a process that is stopped
+_LONGEST_NAP = 0.02  # seconds: fifty tries in one cost nothing, and the first ones come sooner
 
 
 def take(path: Path, *, wait: float = 0.0) -> int | None:

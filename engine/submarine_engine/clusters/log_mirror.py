@@ -50,7 +50,7 @@ EXIT = "exit"
 STREAMS = ("stdout", "stderr", LOG, FILE, RETURNS, *SERIES)
 LIMIT = 32 << 20
 _PIECE = 1 << 20
-_BETWEEN = 0.05
+_BETWEEN = 0.05  # seconds: the job is over and waits for it; each look is a question to a node
 _TEXT = ("stdout", "stderr")
 _SERIES_EVERY = 2.0
 """Seconds: nobody waits for these, and each look is a question more to a node."""

@@ -49,7 +49,7 @@ def user_name_of(uid: int) -> str:
 _FIRST_PERSON = 1000
 """Below that are users of the system's own, as login.defs has it everywhere."""
 _NO_LOGIN = ("nologin", "false")
-_PEOPLE_FRESH = 60.0
+_PEOPLE_FRESH = 60.0  # seconds: people log in seldom, and a look reads all of ``/proc``
 _people: tuple[float, bool] | None = None
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from submarine_engine.history import TaskPaths
     from submarine_engine.job import JobSpec
 
-_EVERY = 2.0
+_EVERY = 2.0  # seconds: tasks measure once in one; it warns of growth, which takes longer
 _NEAR = 0.9
 _FAR = 0.8
 """Parts of what was asked for: above the one it is said, below the other it is so no more."""

@@ -159,8 +159,8 @@ def ended(job_id: str) -> SaveError:
 # of which nothing has changed for `REST` seconds, before and while it is copied.
 
 
-REST = 1.0
-_TRIES = 5
+REST = 1.0  # seconds: what is being written changes in it, and a person waits for each
+_TRIES = 5  # rests: a checkpoint that changes through all of them is written all the time
 _ASIDE = re.compile(
     r"^[._]|^te?mp[-_.]|[-_.]te?mp([-_.]|$)|\.(part|partial|incomplete|lock)$|~$", re.IGNORECASE
 )
@@ -448,7 +448,7 @@ class Hook(Protocol):
         """
 
 
-_LOOK = 0.02
+_LOOK = 0.02  # seconds: people wait for it; a look reads one small file of this machine
 
 
 class MessageHook:

@@ -39,8 +39,8 @@ _LOCK_WITHIN = 1.0
 """Seconds in which a task gets Python's lock for its answer; else its main thread is asked."""
 
 _ASKERS_PATIENCE = 20.0  # more than the driver's, and a busy machine is slow
-_LOOK = 0.02
-_HEAR_EVERY = 0.1
+_LOOK = 0.02  # seconds: people wait for it; a look reads one small file of this machine
+_HEAR_EVERY = 0.1  # seconds: on YARN each is a question to the application's master
 VERSION = 1
 
 LARGEST_QUESTION = 4096

@@ -376,7 +376,7 @@ def cancel_request(paths: JobPaths) -> CancelRequest | None:
 
 
 PLAN_VERSION = 1
-_FRESH = 60.0
+_FRESH = 60.0  # seconds: between making its folder and taking its lock a submitter needs less
 
 
 def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
@@ -431,7 +431,7 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
     with _all_or_nothing(staged, paths):
         make_private(paths.root.parent)
         make_private(staged.root)
-        lock = locks.take(staged.lock, wait=1.0)
+        lock = locks.take(staged.lock, wait=1.0)  # `sweep` may try it for a moment
         if lock is None:
             raise OSError("somebody else has taken it")
         try:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _MOST = 65536
 _OVERLAP = 512
-_SHORTEST = 0.5
-_SHARE = 1000
+_SHORTEST = 0.5  # seconds between two events: a bar on a card does not move sooner
+_SHARE = 1000  # a gap is a thousandth of the time so far: a job of a week has not a million lines
 _LONGEST_MESSAGE = 200
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading raises that is no JSON, or other JSON than a runtime writes."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MANIFEST = "manifest.json"  # of a bundle: written last, so what has one is whole
 _HALF_WRITTEN = 5.0  # seconds that who makes a file may take between its name and its content
-_NAP = 0.1
+_NAP = 0.1  # seconds: it is seldom needed, and each look is a question to a storage
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 

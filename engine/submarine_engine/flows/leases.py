@@ -30,7 +30,7 @@ EXPIRES = 30.0
 """Seconds without a sign of its holder after which a lock in a storage is free."""
 
 _BEAT = 5.0  # six signs within that time: a NameNode that restarts may cost some of them
-_NAP = 0.5
+_NAP = 0.5  # seconds: a tenth of `_BEAT`; each look is a question to a storage
 _WIDTH = 8
 _LONGEST = 18  # digits of a number that no honest one comes to
 

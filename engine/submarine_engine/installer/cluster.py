@@ -39,9 +39,9 @@ from submarine_engine.installer.sites import remove_files, write_files
 # One process at a time works on a cluster; the lock's file is gone with the cluster.
 
 
-PATIENCE = 900.0
+PATIENCE = 900.0  # seconds: who holds it may be fetching Hadoop by Maven, over a slow line
 
-_NAP = 0.1
+_NAP = 0.1  # seconds: daemons take ten to begin; looking ten times in one costs nothing
 
 
 @contextmanager
@@ -97,6 +97,7 @@ def _take(path: Path) -> int | None:
 
 
 READY_IN = 300.0
+"""Seconds: its daemons take ten on a quiet machine, and many times that on a busy one."""
 
 Report = Callable[[str], object]
 

@@ -33,7 +33,7 @@ from submarine_engine.installer.sites import quick_flags
 # is held.
 
 
-_END_PATIENCE = 30.0
+_END_PATIENCE = 30.0  # seconds: a process that is killed goes late where it waits for a disk
 KDC, KDC_PROGRAM = "kdc", "krb5kdc"
 """The KDC of a secure cluster: known by its pid file, which is in the cluster's folder."""
 
@@ -354,7 +354,7 @@ def _private(path: str | Path, flags: int) -> int:
 # Whether a job could run: asked of the daemons themselves, over HTTP on loopback.
 
 
-_ANSWER_PATIENCE = 5.0
+_ANSWER_PATIENCE = 5.0  # seconds: on loopback; a JVM that collects garbage answers within some
 _ACTORS = "BPServiceActorInfo"
 # Nobody there, or a daemon that is still on its way up and says other things than it will.
 _NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, KerberosError)
@@ -470,7 +470,7 @@ class _Asked:
 # Starting daemons in order, and waiting until a job could run.
 
 
-_NAP = 0.1
+_NAP = 0.1  # seconds: daemons take seconds to begin; each look is some requests on loopback
 
 
 class Starter:

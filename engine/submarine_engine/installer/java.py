@@ -130,6 +130,7 @@ def _version(home: Path) -> int | None:
         if found := _RELEASE.search((home / "release").read_text()):
             return _feature(found[1])
     try:
+        # A JVM needs about one of these seconds; a broken one must not hold up `cluster up`.
         done = subprocess.run(  # noqa: S603 - the user's own Java
             [program, "-version"], capture_output=True, text=True, timeout=60, check=False
         )
@@ -154,7 +155,7 @@ def _feature(version: str) -> int:
 POM = Path(__file__).parent / "hadoop" / "pom.xml"
 SUMS = "SHA256SUMS"
 
-_LIMIT = 1800
+_LIMIT = 1800  # seconds: Maven fetches 90 MB, over a slow line as well; it has no limit of its own
 _TOLD = 5
 _PIECE = 1 << 20
 _FOREIGN = (

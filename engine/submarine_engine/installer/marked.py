@@ -24,7 +24,7 @@ from submarine_engine.installer.daemons import own_pids, strings_of
 from submarine_engine.installer.kept import find_maker
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the path of users who are not root
-_NAP = 0.05
+_NAP = 0.05  # seconds: the daemons take about one; a look is a file, or a question on loopback
 
 PlanT = TypeVar("PlanT")
 ClusterT = TypeVar("ClusterT", bound="MarkedCluster[Any]")

@@ -31,7 +31,7 @@ OTHERS = ("alice", "bob")
 _SERVICES = {"nn": "hdfs", "dn": "hdfs", "rm": "yarn", "nm": "yarn", "HTTP": "HTTP"}
 _PORT = 10  # within the cluster's block
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
-_LIMIT = 60.0
+_LIMIT = 60.0  # seconds: they end at once as a rule; one that asks for something would never end
 _NATIVE = {"x86_64": "amd64", "aarch64": "aarch64", "ppc64le": "ppc64le"}
 
 _KRB5_CONF = """\
@@ -275,7 +275,7 @@ def kdc_environment(layout: Layout) -> dict[str, str]:
 def kdc_answers(plan: Plan) -> bool:
     """Whether somebody listens where the KDC does."""
     with closing(socket.socket()) as way:
-        way.settimeout(1)
+        way.settimeout(1)  # on loopback: who listens is connected to at once
         return way.connect_ex(("127.0.0.1", plan.port + _PORT)) == 0
 
 
@@ -287,7 +287,7 @@ def wait_for_kdc(plan: Plan, until: float) -> bool:
     while not kdc_answers(plan):
         if time.monotonic() > until:
             return False
-        time.sleep(0.05)
+        time.sleep(0.05)  # daemons wait for it; it listens within a second as a rule
     return True
 
 

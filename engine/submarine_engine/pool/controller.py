@@ -25,7 +25,7 @@ from submarine_engine.pool.pool import GivenUpError, Pool, Workers, with_parent
 if TYPE_CHECKING:
     from submarine_engine.pool.calls import Source
 
-_PATIENCE = 3.0
+_PATIENCE = 3.0  # seconds: the attempt before this one may not be quite gone
 
 
 def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a result

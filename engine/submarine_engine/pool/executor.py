@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.pool.calls import End
 
-_SOONEST = 0.002
-_LATEST = 0.02
-_LOOK = 0.5
+_SOONEST = 0.002  # seconds: as the controller's own turns; who called it waits for the value
+_LATEST = 0.02  # seconds while nothing ends: less than anybody notices, one file is looked at
+_LOOK = 0.5  # seconds: whether the job lives still; where it does, the journal tells all else
 
 
 class ExecutorSource(Inputs):

@@ -45,6 +45,7 @@ class Giver:
 
     def __init__(self, folder: PoolFolder) -> None:
         try:
+            # One giver at a time; the one before may be about to drop it.
             self._lock = locks.take(folder.giver, wait=1.0)
             cut_torn(str(folder.inputs))
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

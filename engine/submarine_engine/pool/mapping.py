@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 GIVE_UP = 20
 _LOOK_AHEAD = 64
-_SOONEST = 0.005
-_LATEST = 0.05
-_LOOK = 0.5
+_SOONEST = 0.005  # seconds: a loop over results waits for it, and a look reads a file's end
+_LATEST = 0.05  # seconds while nothing ends: less than anybody notices
+_LOOK = 0.5  # seconds: whether the job lives still; where it does, the journal tells all else
 
 
 class MapSource(Inputs):

@@ -33,7 +33,7 @@ AHEAD = 0.25
 """Seconds of work that a worker is given beyond the call that it runs."""
 _MOST_AHEAD = 32
 _LONGEST_HOST = 255
-_LOOK = 0.25
+_LOOK = 0.25  # seconds: a worker that is lost is missed so soon; of many, each look reads a file
 _NEWEST = 0.3
 """How much the newest call says of how long the next one takes."""
 

@@ -55,11 +55,13 @@ VARIABLE = "SUBMARINE_SERVED_VERSION"
 
 _PATIENCE = 30.0
 """Seconds that a request waits for a replica: as long as one takes to be begun again, about."""
-_TAKEN_OVER = 5.0
+_TAKEN_OVER = 5.0  # seconds: the attempt before this one may not be quite gone
 _SOON, _SELDOM = 0.2, 1.0
+"""Seconds between two turns: somebody waits while replicas begin or end; else they are only looked
+after."""
 _DRAINS_WITHIN = 600.0
 """Seconds after which a replica that was replaced is ended, whatever it still works on."""
-_LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE = 60.0  # seconds between two starts: what hinders them may be gone any minute
 _ROLLS_AFTER = 5.0
 """Seconds that new replicas wait for free GPUs before old ones give theirs: a grant takes some."""
 _ENDLESS = 1 << 62

@@ -46,7 +46,7 @@ _TAKEN_OVER = 100
 """How often a front whose process is killed is begun again."""
 _BEGUN_AGAIN = 100
 """The same of a replica, before the front asks for another one."""
-_LOOK = 0.1
+_LOOK = 0.1  # seconds: a model takes some to load, and a person waits for it
 _MOST_REPLICAS = 1000
 _OF_JOBS = ("gpus", "memory", "cpus", "queue", "docker_image", "env", "secret")
 """Options of jobs that a replica has."""
@@ -436,6 +436,7 @@ def _cancel_replicas(record: ServingRecord) -> bool:
 
 
 _ENDS_WITHIN = 30.0
+"""Seconds: the grace of an end and more; where it takes longer the next start does it."""
 
 
 def _forget_once_over(record: ServingRecord) -> None:

@@ -36,7 +36,7 @@ LOOPBACK = "127.0.0.1"
 ALONE = 120.0
 """Seconds without a word from the front after which a replica ends: a front that is killed is there
 again within some, and one that was ended by ``job kill``, or with its machine, never is."""
-_LOOK = 0.5
+_LOOK = 0.5  # seconds: against the two minutes of `ALONE` nothing, and a look costs nothing
 
 
 def run_replica(packed: bytes, called: str, server: str, alone: float = ALONE) -> None:

@@ -49,7 +49,7 @@ LARGEST = 256 << 20
 ANSWER_WITHIN = 600.0
 """Seconds that a model may take for an answer."""
 
-_PROBE_WITHIN = 10.0
+_PROBE_WITHIN = 10.0  # seconds: one that takes longer though it has no request does not answer
 _STAY = 10.0
 """Seconds between two words that the front is there, of which `replica.ALONE` lets some be lost."""
 _MOST_IDLE = 16

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from submarine_engine.future import Job
 
-_COMPLETE = 30.0
+_COMPLETE = 30.0  # seconds: as long as a pool's workers have to end by themselves
 _LOG = 1 << 26
 """Bytes of what each run of a trial has printed, at most."""
 
@@ -381,7 +381,7 @@ class Found:
         while self.runs and time.monotonic() < until:
             if self._record().left != self.job_id and not locks.is_free(lock):
                 return False  # it only begins
-            time.sleep(0.05)
+            time.sleep(0.05)  # a look reads two small files
         if self.runs:
             raise JobError(
                 "the job that runs the sweep neither ends nor goes on",

@@ -50,7 +50,7 @@ _LONGEST = 60
 _CURVE = 24
 """Points of what a trial that goes on has reported."""
 _DOTS = 100
-_EVERY = 0.5
+_EVERY = 0.5  # seconds: a card shows its numbers twice in one; `_SHARE` makes it seldomer
 _SHARE = 20
 """Writing takes no more than one part in so many of the controller's time."""
 _WINDOW = 20

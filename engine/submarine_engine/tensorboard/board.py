@@ -175,7 +175,7 @@ PREFIX = "/submarine/tensorboards"
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _VERSION = 1
-_OLD = 30 * 86400.0
+_OLD = 30 * 86400.0  # seconds: its address in a notebook opens it again until then
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +314,8 @@ def check_installed() -> None:
 MARK = "SUBMARINE_TENSORBOARD"
 """Environment variable of a TensorBoard's process: its id."""
 
-_PATIENCE = 60.0
-_BETWEEN = 0.05
+_PATIENCE = 60.0  # seconds: its imports take some, and many where the drive is slow
+_BETWEEN = 0.05  # seconds: a person waits, and a look reads one small file
 _WORDS = 400
 _HIDDEN = ("JPY_", "PYDEVD", "IPYKERNEL_", "JUPYTERHUB_", "MPLBACKEND", "SUBMARINE_DRIVER")
 

@@ -205,7 +205,7 @@ _MOST_FILES = 64
 _MOST_JOBS = 64
 _PIECE = 1 << 20
 _ONE_LOOK = 32 << 20
-_LOOK_AGAIN = 1.0
+_LOOK_AGAIN = 1.0  # seconds: who asks sooner gets what is there: several views may show one job
 _LONGEST_TAG = 100
 
 Scalars = dict[str, list[list[float]]]

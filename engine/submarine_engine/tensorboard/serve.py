@@ -70,8 +70,8 @@ def _addresses(kind: type[ClusterKind], left: set[str]) -> tuple[str, ...]:
 # after its last reader, or when its record is gone.
 
 
-_EVERY = 2.0
-_RELOAD = 5
+_EVERY = 2.0  # seconds: so soon a new job's events are linked; each look lists the jobs on record
+_RELOAD = 5  # seconds between two readings of the event files: TensorBoard's own default
 _MOST_REMOTE = 20
 _MOST_LOOKED_AT = 5000
 

@@ -727,7 +727,8 @@ def _is_shared(spec: JobSpec, config: Config) -> bool:
 # The second half of a supervisor: it hosts the job's `JobRun`, and sees to the next in the queue.
 
 
-_LAST_WORD_TRIES = 60
+_LAST_WORD_TRIES = 60  # after a minute of them a full disk stays full, or nobody sees to it now
+_BETWEEN_TRIES = 1  # seconds: room comes as others end or clean up, not within less
 
 
 def supervise(  # noqa: PLR0913 - all that the first half knows
@@ -791,7 +792,7 @@ def supervise(  # noqa: PLR0913 - all that the first half knows
             Queue(Path(home)).grant()
         if over or not paths.root.exists():
             break
-        time.sleep(1)
+        time.sleep(_BETWEEN_TRIES)
     starter.close()
     from submarine_engine.clusters.store import sweep  # noqa: PLC0415 - it need not hurry
 

@@ -13,7 +13,7 @@ from submarine_engine.extras import install_extra
 
 DECLARATION = "SUBMARINE_LOCAL_GPUS"
 
-_FRESH = 60.0
+_FRESH = 60.0  # seconds: GPUs come and go only where somebody changes the machine (MIG, a driver)
 _found: tuple[float, Inventory] | None = None
 
 
@@ -99,7 +99,7 @@ def _ask() -> Inventory:
 
 
 _used: tuple[float, dict[str, int]] | None = None
-_USED_FRESH = 1.0
+_USED_FRESH = 1.0  # seconds: the scheduler looks five times in one, and starting NVML costs
 
 
 def used_by_others(pool: Sequence[str]) -> dict[str, int]:

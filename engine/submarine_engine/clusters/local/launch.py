@@ -23,7 +23,7 @@ from submarine_engine.job import JobState
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
-_PATIENCE = 1.0
+_PATIENCE = 1.0  # seconds: readers hold it for a moment; who holds it longer runs the job already
 
 
 def launch_file(paths: JobPaths) -> Path:

@@ -188,7 +188,7 @@ class QueueFile:
 # free otherwise.
 
 
-_FRESH = 0.5
+_FRESH = 0.5  # seconds: many cards look at one queue, and a look at all holders reads a file each
 _ENGINE = Path(__file__).resolve().parents[3]
 _KEEP = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -309,6 +309,7 @@ class Queue:
             if left.pop(job_id, None) is None:
                 return False
             paths = JobPaths(self._home, job_id)
+            # A reader holds it for a moment; the queue is locked meanwhile, so no longer than that.
             lock = locks.take(paths.lock, wait=1.0)
             if lock is None:  # it has just begun
                 return False
@@ -664,7 +665,7 @@ def _end_leftovers(paths: JobPaths, signature: Mapping[str, Any]) -> bool:
     while any(machine.end_leftovers(paths.job_id, *one) for one in sessions):
         if time.monotonic() > limit:
             return False
-        time.sleep(0.01)
+        time.sleep(0.01)  # killed processes are gone within some of these, mostly at once
     return True
 
 
@@ -717,12 +718,12 @@ def _last_of_task(task: TaskStatus, ending: Ending, end: TaskEnd) -> list[Event]
 # a holder that was killed, a GPU that a leftover process held, a job whose supervisor is gone.
 
 
-_INTERVAL = 0.2
-_SELDOM = 1.0
+_INTERVAL = 0.2  # seconds that a GPU is idle at most which a killed holder has left
+_SELDOM = 1.0  # seconds: of who is not next, nobody waits for a quicker look
 _SOON = 4
 """Users before this one with whom it may be its turn at any moment: beyond, its keeper looks more
 seldom, so that fifty users' keepers together cost no core."""
-_CARE = 10
+_CARE = 10  # turns: looking after holders reads a record of each, and they are lost seldom
 
 
 def main(arguments: list[str]) -> None:

@@ -28,7 +28,7 @@ GROUP = "gpus"
 
 _OPEN = 0o3770
 """Of what users write to: nobody but the owner removes a file, and the group may read it."""
-_FRESH = 1.0
+_FRESH = 1.0  # seconds: each turn of a queue asks for it, and root changes it seldom
 
 
 class SharedMachine:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 GUARD = "--guard"
-_NAP = 0.02
+_NAP = 0.02  # seconds: killed processes are gone within some; they hold the GPU until then
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGKILL = 9

@@ -46,8 +46,8 @@ from submarine_engine.history import JobPaths, make_private, read_foreign, read_
 from submarine_engine.job import JobSpec
 
 _RUNTIME = Path(__file__).resolve().parents[3] / "submarine_runtime" / "__main__.py"
-_PATIENCE = 2.0
-_LONG_PATIENCE = 30.0
+_PATIENCE = 2.0  # seconds for an answer: later, a process of its own would have begun already
+_LONG_PATIENCE = 30.0  # seconds: it has been told to start, so a second start might be one too many
 _MOST_ALIVE = 2
 _MOST_KEPT = 20
 _MOST_NAMES = 20_000
@@ -55,8 +55,10 @@ _LARGEST = 1 << 22
 _FEW = 10
 _MANY = 150
 _LEAST_WAIT, _LONGEST_WAIT = 2.0, 30.0
+"""Seconds that a job waits for imports under way: about as long as they would take in the job
+itself, but some on a busy machine, and not for ever where one hangs."""
 _LOOK = 1.0  # seconds between two looks at what a job imports; it has come to an end in between
-_UNFIT_FOR = 3600.0
+_UNFIT_FOR = 3600.0  # seconds: what cannot be forked now may be after the next change of packages
 _LEASES = 200
 _LEAST_ROOM = 256 << 20
 _PLACE_OF_ARGUMENTS = " " * 256  # the forks show their own there

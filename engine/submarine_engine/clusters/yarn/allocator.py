@@ -93,12 +93,15 @@ if TYPE_CHECKING:
 # An elastic job asks for as many workers as would fit, if those are enough.
 
 
-_LOOK = 1.0
+_LOOK = 1.0  # seconds: nodes report to the ResourceManager once in one, so sooner nothing is new
 _SETTLES = 5.0  # seconds in which the manager hears that what an attempt had is free
-_PATIENCE = 15.0
+_PATIENCE = 15.0  # seconds: all of it fitted a moment ago, so the rest comes with some heartbeats
 _PREEMPTS = 60.0
 """Seconds for the rest of a gang for which others are preempted: 15 s of their own, and a look."""
+_TURN = 0.02  # seconds that a turn of the driver waits for a master: it has other things to see to
 _BACK_OFF = (5.0, 15.0)
+"""Seconds until it asks again, at random: two gangs that took parts from each other would meet
+again and again; five at least, in which what it gave back is free (`_SETTLES`)."""
 
 
 class Gang:
@@ -679,7 +682,7 @@ class SharedApplication(Allocator):
                 self._master_asked = self._master_asked or time.time()
                 mine = self.app_id if self.begun else ""
                 self._master = take_master(self._services, self._spec, self._launch, mine)
-            if not self._master.ready.wait(0.02):
+            if not self._master.ready.wait(_TURN):
                 if not self._known:
                     self.app_id = self._master.app_id
                 return self._enough()  # of a job that runs: its log needs no master
@@ -860,7 +863,7 @@ class DedicatedApplication(Allocator):
                     return None
                 self._thread = threading.Thread(target=self._start, daemon=True)
                 self._thread.start()
-            self._thread.join(0.02)
+            self._thread.join(_TURN)
             return self._enough()  # of a job that runs: its log needs no master
         try:
             if self._board.step(self._app, self._seen):

@@ -176,7 +176,7 @@ PROBED = "SUBMARINE-PROBED"
 _COUNTS = (1, 2, 4, 8)
 """GPUs of a container that a warm master can be asked for, whichever of them it was started for."""
 
-_HEARTBEAT = 0.2
+_HEARTBEAT = 0.2  # seconds: containers come with a heartbeat, and Hadoop's own takes five
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _TAG = 100
 _FILE = ".skein.sh"

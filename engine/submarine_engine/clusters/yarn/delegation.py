@@ -21,7 +21,7 @@ from submarine_runtime.delegation import Reader, read_token
 
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError
 
-_BEHIND = 0.75
+_BEHIND = 0.75  # of a token's life: the last quarter is for trying again while HDFS is away
 _AGAIN = 5.0
 """Seconds until what failed is tried again by who does not wait: no ticket, or HDFS is away."""
 

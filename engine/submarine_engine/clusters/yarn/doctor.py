@@ -58,7 +58,7 @@ from submarine_engine.trust import untrusted
 # The doctor's look at the cluster: what its daemons answer.
 
 
-_TIMEOUT = (2.0, 5.0)
+_TIMEOUT = (2.0, 5.0)  # seconds to connect, and to answer: a person waits for all of its checks
 _LARGEST_ANSWER = 1 << 20
 _NODES_TRIED = 3
 _SKEW = 5.0
@@ -250,6 +250,7 @@ def hdfs_checks(asked: Questions) -> Iterator[Check]:
 
 
 _PROGRAM_TIMEOUT = 15.0
+"""Seconds: a JVM that begins on a busy machine; one that hangs must not hang us."""
 _LONGEST_VARIABLE = 128 << 10  # MAX_ARG_STRLEN of Linux, execve(2)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 _KEEPER = "submarine_engine.clusters.keeper"
@@ -514,7 +515,7 @@ def master_checks(asked: Questions) -> Iterator[Check]:
 # Every check runs by itself and is waited for a bounded time, whatever the cluster does to it.
 
 
-_PATIENCE = 20.0
+_PATIENCE = 20.0  # seconds for one check: more than a connection and some answers may take
 
 
 def yarn_checks(

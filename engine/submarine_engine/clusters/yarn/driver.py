@@ -129,7 +129,7 @@ _NO_TICKET = (
 _RELOGIN = 90.0
 """Seconds in which skein's Java has a new ticket: Hadoop's client looks for one once in 60 s."""
 
-_LOOK = 1.0
+_LOOK = 1.0  # seconds: a try is a call to skein's Java, which looks for a ticket once a minute
 
 _T = TypeVar("_T")
 

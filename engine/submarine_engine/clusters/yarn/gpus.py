@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.rest import ResourceManager
     from submarine_engine.job import JobSpec
 
-_NODE_TIMEOUT = 1.5
+_NODE_TIMEOUT = 1.5  # seconds: somebody waits for the table, and one dead node must not hold it up
 _AT_ONCE = 16
 _LARGEST_ANSWER = 1 << 20
 _MOST_APPLICATIONS = 200  # one question each

@@ -435,7 +435,7 @@ def _program() -> str:
 # On which way the logs of a keeper's containers come: found out once, the same for all.
 
 
-_AGAIN = 60.0
+_AGAIN = 60.0  # seconds: what hinders the best way is seldom gone sooner, and a look costs requests
 _LOGS = ".submarine/logs"
 
 

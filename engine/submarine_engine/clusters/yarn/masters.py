@@ -44,14 +44,15 @@ if TYPE_CHECKING:
 
 
 FINAL = ("FINISHED", "FAILED", "KILLED")
-_POLL = 0.1
+_POLL = 0.1  # seconds: the first job waits for the master, whose start takes seconds
 _PROBE_LOG = "application.driver.log"  # as skein names what runs beside a master
 _PROBE_PATIENCE = 20.0
+"""Seconds: it is written as the master begins; without it, logs go another way."""
 _CONTAINER = re.compile(r"container_[0-9e_]+")
 
-_HEARD = 5.0
-_HEARTBEAT_LOOK = 0.02
-_PROGRESS = (0.1, 0.2)
+_HEARD = 5.0  # seconds: with Hadoop's own heartbeat of five it would have been heard of by then
+_HEARTBEAT_LOOK = 0.02  # seconds: a tenth of our heartbeat, and few looks are needed
+_PROGRESS = (0.1, 0.2)  # told in turn: a change of it shows that a heartbeat has come through
 
 Size = tuple[int, int, int]
 """Memory, vcores, GPUs of a container: in the order in which YARN compares them."""
@@ -246,11 +247,12 @@ def read_master_probe(conf: HadoopConf, report: Mapping[str, Any]) -> str | None
 # would end it; one that jobs use has a long one, since its end would be theirs.
 
 
-_TIMEOUT_INTERVAL = 1.0
-_MARGIN = 15.0
-_SETTLE = 10.0
+_TIMEOUT_INTERVAL = 1.0  # seconds: far less than `_MARGIN`, and mostly there is nothing to tell
+_MARGIN = 15.0  # seconds after its keeper's own end for it, so that YARN never is the first
+_SETTLE = 10.0  # seconds: jobs of a notebook follow one another, and each change is a request
 _LONG = 7 * 24 * 3600.0
-_AGAIN = 60.0
+"""Seconds: told anew at half of it, so that it ends no master which a keeper has."""
+_AGAIN = 60.0  # seconds: it may know no lifetimes at all, and is not asked once a second then
 
 
 def keep_app_timeouts(
@@ -307,7 +309,7 @@ def timeout_due(life: Life, told: float | None, idle: float, now: float) -> floa
 # Warm masters stand in nobody's way: an idle one ends where others wait for what it holds.
 
 
-_YIELD_INTERVAL = 1.0
+_YIELD_INTERVAL = 1.0  # seconds: what waits in two looks in a row is held back, not on its way
 _ENDS_WITHIN = 30.0
 """Seconds in which a master ends; one that does not keeps others waiting no longer than that."""
 _IS_TAKEN_WITHIN = 5.0

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # One kept connection to a NodeManager's web pages.
 
 
-_CONNECT = 3.0
+_CONNECT = 3.0  # seconds: a SYN that is lost comes again after one; a job's turn waits for this
 _REFUSES = 300
-_REST = 0.25
+_REST = 0.25  # seconds for the rest of an answer: connecting anew takes less than a longer wait
 _LARGEST_REST = 1 << 20
 
 
@@ -196,7 +196,7 @@ class NodeConnection:
 PIECE = 1 << 20
 _LARGEST_LIST = 1 << 22
 _LEAST_SLACK = 1 << 12
-_ATTEMPTS = 8
+_ATTEMPTS = 8  # a log may have grown by more than was asked for between two of them, not always
 _MOST_SIZES = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _OK = 200

@@ -23,7 +23,7 @@ _TRUST = (
     "machine can run code as {user} by it. Use it where you trust them all, and end it when you "
     "are done"
 )
-_NAP = 0.2
+_NAP = 0.2  # seconds between looks at a log that is followed: lines of daemons, read by people
 
 
 def up(command: Command, output: Output) -> int:

@@ -239,7 +239,7 @@ _SETTINGS = {
 # Whether a job's paths in HDFS can be read and written, found out before it asks for a GPU.
 
 
-_TIMEOUT = (3.0, 10.0)
+_TIMEOUT = (3.0, 10.0)  # seconds to connect, and to answer: the submission waits for it
 _QUOTAS = (("spaceConsumed", "spaceQuota", "bytes"), ("fileAndDirectoryCount", "quota", "names"))
 _READ, _READ_FOLDER, _CHANGE = "r--", "r-x", "-wx"
 

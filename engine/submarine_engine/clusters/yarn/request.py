@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from submarine_engine.history import TaskPaths
 
 
-_LAST_WORDS = 15.0
-_LAST_WORDS_EVERY = 0.05
-_TICKET_INTERVAL = 1.0
+_LAST_WORDS = 15.0  # seconds: why it ended comes with its node's report, late where that is busy
+_LAST_WORDS_EVERY = 0.05  # seconds: the job's end waits for it, and mostly the first look has it
+_TICKET_INTERVAL = 1.0  # seconds: a person types ``kinit``; a look reads the ticket's cache here
 _ACCESS_INTERVAL = 5.0
 """Seconds; a token has a quarter of its life left when there is another one."""
 _ENDING = ("RUNNING", "KILLING")
@@ -314,13 +314,13 @@ def _preempted(report: Mapping[str, Any]) -> int:
 # Logs and results of a container whose node shows them no more: from log aggregation.
 
 
-_PATIENCE = 60.0
-_RECOVERY_INTERVAL = 0.5
-_MISSES = 10
+_PATIENCE = 60.0  # seconds: nodes gather logs once an application has ended, the large ones slowly
+_RECOVERY_INTERVAL = 0.5  # seconds: each is a question to the ResourceManager, and to a node
+_MISSES = 10  # looks at a lost node, five seconds of them: one that only restarts is back by then
 _NEVER = 4
 """Looks at a node that answers: one is a moment behind what the ResourceManager has heard of it."""
 
-_NODE = 2.0
+_NODE = 2.0  # seconds for a node's answer: it is asked again, and a dead one gives none
 _LARGEST = 1 << 20
 
 

@@ -158,8 +158,8 @@ class HdfsStorage:
 # Asking a job on YARN for its model: a message there, and the way of its logs back.
 
 
-_LOOK = 0.1
-_ARRIVAL = 120.0
+_LOOK = 0.1  # seconds: each look is a question to a node, or to HDFS
+_ARRIVAL = 120.0  # seconds for the files by way of HDFS, where they come one after the other
 
 
 def save_yarn(asked: saving.Asked, path: str, conf: HadoopConf, rm: ResourceManager) -> Saved:

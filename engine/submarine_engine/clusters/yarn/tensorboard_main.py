@@ -28,9 +28,9 @@ JOB = "SUBMARINE_BOARD_JOB"
 PLACE = "SUBMARINE_SAVE"
 """As `submarine_runtime.saving` has it: where the files lie that the container was sent."""
 
-_EVERY = 5.0
-_AFTER = 60.0
-_LONGEST = 7 * 86400.0
+_EVERY = 5.0  # seconds: TensorBoard itself reads anew every five, so nobody sees more of sooner
+_AFTER = 60.0  # seconds: the last events of the job are read and looked at; its memory is then free
+_LONGEST = 7 * 86400.0  # seconds: as long as HDFS lets a delegation token live unless configured
 _OVER = "@over"
 
 

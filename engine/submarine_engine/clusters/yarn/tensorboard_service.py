@@ -37,7 +37,7 @@ MEMORY = 1024
 _EVENTS = ".submarine/events"
 _TARGET = re.compile(r"http://[A-Za-z0-9.-]{1,253}:[0-9]{1,5}/[A-Za-z0-9_-]{32}")
 _LARGEST = 4096
-_EVERY = 1.0
+_EVERY = 1.0  # seconds: it takes some to begin, and each look is a question to the master
 _SCRIPT = """\
 umask 027
 L="${LOG_DIRS%%%%,*}"

@@ -202,8 +202,8 @@ Sent = tuple[str, int]
 """Where it lies in HDFS, and how many bytes were sent for it: 0 where it was there."""
 
 _AT_ONCE = 4
-_EVERY = 2.0
-_LOOK = 0.1
+_EVERY = 2.0  # seconds between two lines on one upload: people read them, below a cell
+_LOOK = 0.1  # seconds: it waits for the next word; only the end of all uploads is seen by looking
 
 
 def send_layers(hdfs: Hdfs, layers: Sequence[Layer], tell: Tell) -> list[Sent]:

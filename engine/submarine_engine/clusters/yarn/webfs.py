@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.delegation import Delegation
 
 _CONNECT, _READ = 5.0, 60.0
+"""Seconds: a host that is down says nothing, and is soon given up; a DataNode that passes a block
+on answers when the last of those that take it has."""
 _CHUNK = 1 << 20
 _REFUSED = "InvalidToken"
 """Of a token that HDFS does not know, or no more: in the words of Hadoop's own exception."""

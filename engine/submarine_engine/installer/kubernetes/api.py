@@ -14,7 +14,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from submarine_engine.errors import ClusterError
 
-_PATIENCE = 10.0
+_PATIENCE = 10.0  # seconds: a server on loopback that begins is slow; who asks tries again
 
 
 class Api:
