@@ -667,14 +667,13 @@ holds Python's lock.
 """
 
 LOST_TRIES = 10
-"""Where nodes were lost it is not the job's fault; but one may crash each node it gets."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
-"""Seconds before a job is begun again whose tasks could not be started: twice as many each time."""
 """How often a job is begun again for nothing that its code did.
 
 Bounded all the same: code that takes its node down with it, or a queue that takes back whatever it
 gives, would go round for ever and hold GPUs meanwhile.
 """
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds before a job is begun again whose tasks could not be started: twice as many each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
