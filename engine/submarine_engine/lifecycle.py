@@ -887,8 +887,8 @@ class OpenGate:
 
 
 @dataclass(frozen=True, slots=True)
-class EndBeside:
-    """End what runs beside the tasks, which are all over."""
+class EndSidecars:
+    """End the job's sidecars: its tasks are all over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -899,8 +899,8 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
-    """Bring home what a task has left, and tell its last events."""
+class FinishTask:
+    """Bring home what a task has left, and write its last events."""
 
     task: str
 
@@ -943,8 +943,8 @@ Instruction = (
     | Withdraw
     | OpenGate
     | Tell
-    | EndBeside
-    | Settle
+    | EndSidecars
+    | FinishTask
     | Again
     | Finish
 )
@@ -1035,7 +1035,7 @@ def decide(course: Course, seen: Observations, now: Moment, policy: Policy) -> D
     course, grows, tells = _grow(course, seen, now, policy)
     events = (*events, *grows)
     course, signals = _end_running(course, seen, now, policy)
-    course, settled = _settle(course, seen, now, policy)
+    course, settled = _finish_gone(course, seen, now, policy)
     return Decision(course, events, (*signals, *gate, *tells, *settled))
 
 
@@ -1265,10 +1265,10 @@ def _end_running(
     return course, do
 
 
-def _settle(
+def _finish_gone(
     course: Course, seen: Observations, now: Moment, policy: Policy
 ) -> tuple[Course, list[Instruction]]:
-    """Settle the tasks whose containers are gone."""
+    """Have the tasks finished whose containers are gone."""
     missing = dict(course.missing)
     left = [task for task in seen.tasks if task.end is None]
     gone = []
@@ -1281,8 +1281,8 @@ def _settle(
                 gone.append(task)
     if seen.over:
         gone = left
-    do: list[Instruction] = [EndBeside()] if gone and len(gone) == len(left) else []
-    do += [Settle(task.task) for task in gone]
+    do: list[Instruction] = [EndSidecars()] if gone and len(gone) == len(left) else []
+    do += [FinishTask(task.task) for task in gone]
     return replace(course, missing=missing), do
 
 

@@ -41,7 +41,7 @@ def test_a_task_begins_and_returns_within_its_life_whatever_its_nodes_clock_says
     outcome = {"kind": "returned", "returned_at": [returned, 6.0], "exit_code": 0}
     (node / "outcome.json").write_text(json.dumps(outcome))
     (node / "exit").write_text("0\n")
-    (started,) = [one for one in container.look() if isinstance(one, Started)]
+    (started,) = [one for one in container.poll() if isinstance(one, Started)]
     container.bring_home()
     wall, home = json.loads(container.files.outcome.read_text())["returned_at"]
     now = time.monotonic()

@@ -117,7 +117,7 @@ class Ended(TaskRun):
 
     exit_status = None
 
-    def look(self, *, hurry=False):
+    def poll(self, *, hurry=False):
         raise NotImplementedError(hurry)
 
     def bring_home(self):
@@ -170,7 +170,7 @@ def test_the_reason_of_a_task_that_memory_ended_says_so_with_the_peak(
     run._backend = SimpleNamespace(title="YARN")
     run._request = SimpleNamespace(forgotten=False)
     run._memory = MemoryWatch(JobSpec(roles=(Role(resources=Resources(memory=2048)),)))
-    assert run._judge(task, ending) == (JobState.FAILED, reason)
+    assert run._task_state(task, ending) == (JobState.FAILED, reason)
 
 
 def test_what_is_raised_then_is_the_memory_and_the_way_out_not_the_interrupt(tmp_path):

@@ -21,7 +21,7 @@ class Task:
     def __init__(self):
         self.why = ""
 
-    def look(self, *, hurry):  # noqa: ARG002 - as containers have it
+    def poll(self, *, hurry):  # noqa: ARG002 - as containers have it
         if self.why:
             raise ClusterError(self.why)
         return []
@@ -48,11 +48,11 @@ def test_tasks_that_cannot_be_reached_are_told_once_and_what_is_heard_again_ends
     first, second = Task(), Task()
     run = Run(first, second, started=Moment.now())
     first.why = "the line is gone"
-    run._look_at_containers()
+    run._poll_tasks()
     assert run.written == []  # the other one is heard
     second.why = "the line is gone, too"
     for _ in range(3):
-        run._look_at_containers()
+        run._poll_tasks()
     (said,) = run.written
     assert isinstance(said, Warned)
     assert said.text == (
@@ -60,7 +60,7 @@ def test_tasks_that_cannot_be_reached_are_told_once_and_what_is_heard_again_ends
     )
     first.why = ""
     for _ in range(3):
-        run._look_at_containers()
+        run._poll_tasks()
     assert [event.text for event in run.written] == [said.text, ""]
     assert run._status.warning == ""
 
@@ -96,12 +96,12 @@ def test_a_job_that_does_not_run_yet_is_not_missed():
     task = Task()
     task.why = "it is not there yet"
     run = Run(task, started=None)
-    run._look_at_containers()
+    run._poll_tasks()
     assert run.written == []
 
 
 def test_what_somebody_else_warns_of_stays():
     run = Run(Task(), started=Moment.now())
     run._write(Warned(text="its memory is almost used up"))
-    run._look_at_containers()
+    run._poll_tasks()
     assert run._status.warning == "its memory is almost used up"

@@ -85,7 +85,7 @@ class Followed:
     def __init__(self, until_over=0):
         self.started, self.over, self.looks, self._until = Moment.now(), False, 0, until_over
 
-    def look(self):
+    def poll(self):
         self.looks += 1
         self.over = self.looks == self._until
         return []

@@ -63,5 +63,5 @@ def test_the_clock_of_a_tasks_machine_is_kept_where_it_tells_one(tmp_path, at, c
     (there / "stdout").write_text("x")
     container = Container(JobPaths(tmp_path, new_job_id()), "worker-0", 0)
     container.see(FolderSource("c", there))
-    (started,) = container.look()
+    (started,) = container.poll()
     assert started.clock == clock

@@ -26,13 +26,13 @@ from submarine_engine.lifecycle import (
     Again,
     AskStack,
     Course,
-    EndBeside,
+    EndSidecars,
     Finish,
+    FinishTask,
     KeepFrames,
     Observations,
     OpenGate,
     Policy,
-    Settle,
     Signal,
     TaskEnd,
     TaskSeen,
@@ -130,7 +130,7 @@ class World:
                 self.told_over.add(one.task)
         elif isinstance(one, KeepFrames | AskStack):
             assert one.task not in self.ends, "a stranger may have its number"
-        elif isinstance(one, Settle):
+        elif isinstance(one, FinishTask):
             assert one.task not in self.ends, "settled twice"
             code = JobState.SUCCEEDED if one.task not in self.told_over else JobState.FAILED
             lost, paused = one.task in self.lost, one.task in self.asked
@@ -254,7 +254,7 @@ def test_a_task_is_settled_when_the_cluster_counts_it_no_more_and_it_is_said_to_
     steps, size
 ):
     world = live(steps, size)
-    for _, one in world.of(Settle):
+    for _, one in world.of(FinishTask):
         assert one.task not in world.alive
         assert one.task in world.told_over
 
@@ -274,7 +274,7 @@ def test_what_the_cluster_does_not_count_is_gone_after_a_while_though_nobody_say
     assert world.look().do == ()
     world.now += MISSED + 1
     assert world.look(asked=False).do == ()  # it does not answer: nobody knows
-    assert world.look().do == (EndBeside(), Settle("chief-0"))
+    assert world.look().do == (EndSidecars(), FinishTask("chief-0"))
 
 
 def test_a_fresh_container_need_not_be_counted_yet():

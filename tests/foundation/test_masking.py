@@ -217,11 +217,11 @@ def test_a_message_of_progress_is_masked_before_it_is_cut(tmp_path, before):
     task = task_of_a_job(tmp_path)
     told = {"fraction": 0.5, "message": "x" * before + TOKEN}
     task.progress.write_text(json.dumps(told))
-    message = Progress(task).look(last=True).message
+    message = Progress(task).poll(last=True).message
     assert message == ("x" * before + MASK)[: len(message)]
     progress = Progress(task)
     progress.hear(json.dumps({"unused": "x" * before + TOKEN}).encode())
-    progress.look(last=True)
+    progress.poll(last=True)
     assert progress.unused == message
 
 
@@ -232,7 +232,7 @@ def test_an_epoch_with_half_a_secret_shows_none_of_it(tmp_path, cut, monkeypatch
     task = task_of_a_job(tmp_path)
     task.stderr.write_text("")
     task.stdout.write_text(f"Epoch 3/5 key={TOKEN[:cut]}")
-    progressed = Progress(task).look(last=True)
+    progressed = Progress(task).poll(last=True)
     assert progressed.fraction == 0.6
     assert TOKEN[:4] not in progressed.message
 

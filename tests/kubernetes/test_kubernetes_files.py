@@ -234,7 +234,7 @@ def test_what_a_task_writes_for_tensorboard_comes_while_it_runs_and_at_its_end(
     container = Container(home, TASK, 0)
     container.see(PodSource(brought, "pod-1", tmp_path / "spool", lambda: None))
     copy = home.task(TASK).logdir / "train/events.out.1"
-    until(lambda: container.look() == [] and copy.exists() and copy.read_bytes() == b"one")
+    until(lambda: container.poll() == [] and copy.exists() and copy.read_bytes() == b"one")
     events.write_bytes(b"one and two")
     (folder / BEGUN).touch()  # whoever ran it holds its lock no more: it is over
     (folder / "exit").write_text("0\n")

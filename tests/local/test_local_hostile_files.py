@@ -60,7 +60,7 @@ def test_content(task, content):
     outcome = f'{{"returned_at": [{NUMBER}, 1]}}' if content.startswith("{") else content
     for path, text in ((task.progress, content), (task.outcome, outcome)):
         path.write_text(text, errors="surrogateescape")
-    assert tasks.Progress(task).look(last=True) is None
+    assert tasks.Progress(task).poll(last=True) is None
     ending = tasks.Ending(0, tasks.read_outcome(task))
     assert ending.kind == ""
     now = tasks.Moment.now()
@@ -72,23 +72,23 @@ def test_content(task, content):
 def test_who_says_nonsense_of_its_end_needs_nothing(task, needs):
     task.progress.write_text(f'{{"fraction": 0.5, "needs": {needs}}}')
     progress = tasks.Progress(task)
-    progress.look(last=True)
+    progress.poll(last=True)
     assert progress.needs == 0
     task.progress.write_text('{"fraction": null, "message": "", "needs": 7.5}')
-    assert progress.look(last=True) is None
+    assert progress.poll(last=True) is None
     assert progress.needs == 7.5
 
 
 @pytest.mark.parametrize("unused", ["7", "[]", "null", '{"text": "soon"}', "true"])
 def test_who_says_nonsense_of_being_unused_is_used(task, unused):
     progress = tasks.Progress(task)
-    progress.look(last=True)
+    progress.poll(last=True)
     assert progress.unused is None
     task.progress.write_text('{"fraction": null, "message": "", "unused": "it ends soon"}')
-    assert progress.look(last=True) is None
+    assert progress.poll(last=True) is None
     assert progress.unused == "it ends soon"
     task.progress.write_text(f'{{"fraction": null, "message": "", "unused": {unused}}}')
-    progress.look(last=True)
+    progress.poll(last=True)
     assert progress.unused == ""
 
 
@@ -98,7 +98,7 @@ def test_kinds_of_files(task, make):
     for path in (task.progress, task.outcome, task.displays, *(task.root / one for one in said)):
         path.unlink(missing_ok=True)
         make(path)
-    assert tasks.Progress(task).look(last=True) is None
+    assert tasks.Progress(task).poll(last=True) is None
     assert tasks.read_outcome(task) == {}
     assert is_refused(task)
     assert exchange_files(task.root, {}) == dict.fromkeys(said, b"")

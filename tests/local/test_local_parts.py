@@ -88,7 +88,7 @@ def test_a_week_of_progress_is_some_thousand_events(tmp_path, monkeypatch):
     while clock[0] < 7 * 86400:
         clock[0] += max(0.5, clock[0] / 2000)
         said["message"] = f"{clock[0]} s"
-        told += watched.look() is not None
+        told += watched.poll() is not None
     assert 1000 < told < 20_000
 
 
@@ -102,7 +102,7 @@ def test_progress_that_makes_no_sense_is_passed_over(tmp_path, monkeypatch, cont
     watched = tasks.Progress(task)
     monkeypatch.setattr(watched, "_told_at", -1.0)
     task.progress.write_bytes(content.encode("latin-1"))
-    assert watched.look() is None
+    assert watched.poll() is None
 
 
 def test_a_lock_that_is_never_let_go_is_an_error_in_words(tmp_path, monkeypatch):

@@ -113,7 +113,7 @@ def test_hostile_text_takes_no_long_time(piece):
 def test_bars_in_displays_tell_how_far_a_task_is(tmp_path):
     task = TaskPaths(tmp_path)
     progress = Progress(task)
-    assert progress.look(last=True) is None
+    assert progress.poll(last=True) is None
     frames = [
         {"data": {"text/plain": " 50%|## | 1/2 [x]"}, "metadata": {}},
         {"data": {"text/plain": " 10%|#  | 1/10 [x]"}, "metadata": {NESTED: True}},
@@ -122,5 +122,5 @@ def test_bars_in_displays_tell_how_far_a_task_is(tmp_path):
     ]
     lines = "".join(json.dumps(frame) + "\n" for frame in frames)
     task.displays.write_text('half of a frame"}\n' + lines)
-    told = progress.look(last=True)
+    told = progress.poll(last=True)
     assert (told.fraction, told.message) == (0.5, "1/2")

@@ -67,16 +67,16 @@ class Heard:
 def test_a_smaller_container_waits_for_a_heartbeat_after_a_larger_one():
     both = Heard(after=4)
     master = Master("key", None, app_id="application_1_1", app=both)
-    master.settle(both, LARGE, [])
+    master.wait_to_ask(both, LARGE, [])
     master.asked = {"worker-1_0": LARGE, "worker-1_1": LARGE}
-    master.settle(both, LARGE, [])
+    master.wait_to_ask(both, LARGE, [])
     assert both.told == []
-    master.settle(both, SMALL, [container(1)])
+    master.wait_to_ask(both, SMALL, [container(1)])
     assert both.looks == 4
     assert master.asked == {"worker-1_1": LARGE}
-    master.settle(both, SMALL, [])
+    master.wait_to_ask(both, SMALL, [])
     assert len(set(both.told)) == 2  # or the second would be taken for heard at once
-    master.settle(both, SMALL, [])
+    master.wait_to_ask(both, SMALL, [])
     assert len(both.told) == 2
 
 
@@ -84,7 +84,7 @@ def test_a_silent_manager_keeps_nobody_from_asking(monkeypatch):
     monkeypatch.setattr("submarine_engine.clusters.yarn.masters._HEARD", 0.1)
     both = Heard(after=1 << 30)
     master = Master("key", None, app_id="application_1_1", app=both, asked={"a": LARGE})
-    master.settle(both, SMALL, [])
+    master.wait_to_ask(both, SMALL, [])
     assert master.asked == {}
 
 

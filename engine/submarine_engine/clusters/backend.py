@@ -1,7 +1,7 @@
 """What a new cluster writes, and nothing else.
 
-A `Backend` is one cluster of a kind. Its first half is asked in the user's own process: may this
-job run, what does the driver have to know of it, whose are the GPUs. Its second half is asked by
+A `Backend` is one cluster of a kind. Some of its methods are called in the user's own process: may
+this job run, what does the driver have to know of it, whose are the GPUs. The others are called by
 the keeper, the one process that drives a home's jobs: it gives a `Request` for each job.
 
 Whatever a `Request` does to the cluster is done by the job's id, and can be done again: a keeper
@@ -309,8 +309,8 @@ class Request(ABC):
             Not all could be brought now, or heard; it is tried again.
         """
 
-    def keep_access(self, tasks: Collection[str]) -> None:  # noqa: B027 - where access has an end
-        """Let running tasks go on with what they were let in by for a time; called at each turn.
+    def renew_access(self, tasks: Collection[str]) -> None:  # noqa: B027 - where access has an end
+        """Renew the credentials by which running tasks read and write; called at each turn.
 
         Raises
         ------
@@ -318,8 +318,8 @@ class Request(ABC):
             That cannot be done now; it is tried again.
         """
 
-    def end_beside(self) -> None:  # noqa: B027 - where something runs beside
-        """End what runs beside the job's own containers, which are all over."""
+    def end_sidecars(self) -> None:  # noqa: B027 - of clusters that have any
+        """End the job's sidecars, a TensorBoard for one: its own containers are all over."""
 
     def give_back(self) -> None:  # noqa: B027 - where something is kept for another attempt
         """Give back what was kept for another attempt: the job is over, and says so next."""
@@ -424,7 +424,7 @@ class KeeperFolder:
             (self.open / job_id).unlink()
 
     def adopt(self, paths: JobPaths) -> bool:
-        """Hand on a job of this keeper's that its submitter did not live to; whether it was so.
+        """Queue a job on record whose submitter died before it did so; return whether it was one.
 
         Raises
         ------
@@ -499,18 +499,18 @@ class SubmitQueue:
         self._keys: dict[str, str | None] = {}
 
     def join(self, job_id: str) -> None:
-        """Put a job at the end; nothing where it stands in the line already."""
+        """Put a job at the end; nothing where it is queued already."""
         with self._lock:
             self._keys.setdefault(job_id, None)
 
     def name(self, job_id: str, key: str) -> None:
-        """Tell whom the job will ask: until then it holds up all that came later."""
+        """Say by `key` whom a job will ask; until then all that came later wait for it."""
         with self._changing():
             if job_id in self._keys:
                 self._keys[job_id] = key
 
     def is_turn(self, job_id: str) -> bool:
-        """Return whether no job that came earlier is still to ask the same."""
+        """Return whether no earlier job is still to ask whom this one asks."""
         with self._lock:
             mine = self._keys.get(job_id)
             for other, key in self._keys.items():
@@ -521,7 +521,7 @@ class SubmitQueue:
             return True
 
     def before(self, job_id: str) -> int:
-        """Return how many jobs that came earlier are still to ask the same."""
+        """Return how many earlier jobs are still to ask whom this one asks."""
         with self._lock:
             mine, count = self._keys.get(job_id), 0
             for other, key in self._keys.items():
@@ -531,18 +531,18 @@ class SubmitQueue:
             return 0
 
     def has(self, key: str) -> bool:
-        """Return whether a job is still to ask the same, or one that has not told whom yet."""
+        """Return whether a queued job will ask for `key`, or may: it has not said yet."""
         with self._lock:
             return any(one is None or one == key for one in self._keys.values())
 
     def leave(self, job_id: str) -> None:
-        """Take a job out: it has asked, or never will. Nothing where it is not in the line."""
+        """Take a job out: it has asked, or never will. Nothing where it is not queued."""
         with self._changing():
             self._keys.pop(job_id, None)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Change who stands in the line, and tell those whose turn comes by that."""
+        """Change the queue, and call `on_turn` for each job whose turn comes by that."""
         with self._lock:
             before = self._first()
             yield
@@ -583,7 +583,7 @@ class Backend(ClusterKind):
         self.submit_queue = SubmitQueue()
         """The jobs that the keeper has taken up, in the order in which they came."""
 
-    # Asked in the process of whoever uses it.
+    # Called in the process of whoever submits or looks.
 
     @classmethod
     def checks(cls, config: Config) -> Iterator[Check]:
@@ -817,7 +817,7 @@ class Backend(ClusterKind):
         """
         return KeeperFolder(self.home, self.name, key or self.key)
 
-    # Asked by the keeper.
+    # Called by the keeper.
 
     idle: float = 30.0
     """Seconds after which a keeper ends that has neither jobs nor anything else to `tend`."""
@@ -835,7 +835,7 @@ class Backend(ClusterKind):
     """Seconds that a task has to keep its frames once another one has failed; 0 for none."""
 
     def begin(self, folder: KeeperFolder, stop: threading.Event) -> None:
-        """Begin to serve a keeper: called once, before all else of this half.
+        """Begin to serve a keeper: called once, before the keeper calls anything else.
 
         Parameters
         ----------
@@ -846,7 +846,7 @@ class Backend(ClusterKind):
         """
 
     def tend(self) -> bool:
-        """See to what is kept besides jobs, twice a second; whether there is any."""
+        """Maintain what outlives jobs, as idle masters, twice a second; whether there is any."""
         return False
 
     @abstractmethod

@@ -111,7 +111,7 @@ class Container(TaskRun):
         self._mirror = LogMirror(self.files, source)
         self._events = EventLog(self.files)
 
-    def look(self, *, hurry: bool = False) -> list[Event]:
+    def poll(self, *, hurry: bool = False) -> list[Event]:
         """Copy what is new of it; return what that tells.
 
         Parameters
@@ -193,7 +193,7 @@ class Container(TaskRun):
             The source does not answer.
         """
         source = self._source
-        if self.started is not None or source is None or (source.settled and not source.live):
+        if self.started is not None or source is None or (source.complete and not source.live):
             return False  # it is seen after the end only
         return {STARTED, *STREAMS}.isdisjoint(source.sizes())
 
@@ -337,7 +337,7 @@ class Container(TaskRun):
         if not self.progress.is_due:
             return []
         self._fetch_progress(sizes)
-        progressed: Progressed | None = self.progress.look()
+        progressed: Progressed | None = self.progress.poll()
         return [progressed] if progressed else []
 
     def _fetch_progress(self, sizes: Mapping[str, int]) -> None:

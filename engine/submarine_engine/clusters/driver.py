@@ -80,7 +80,7 @@ class RecordedCluster(Cluster):
         Returns
         -------
         bool
-            Whether its events may tell more now.
+            Whether there may be new events now.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class RecordedCluster(Cluster):
 
     @abstractmethod
     def ring(self, paths: JobPaths, reason: str) -> None:
-        """Tell who runs the job that it shall end, as its folder says by now; do not wait.
+        """Wake the job's driver, so that it reads ``cancel.json``; return at once.
 
         Parameters
         ----------

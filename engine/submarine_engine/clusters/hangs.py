@@ -182,7 +182,7 @@ def _version(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-class StackLooks:
+class StackSampler:
     """What a job's driver does for its stacks.
 
     Parameters
@@ -208,7 +208,7 @@ class StackLooks:
         self._answered = ""
 
     @property
-    def is_looking(self) -> bool:
+    def is_sampling(self) -> bool:
         """Whether a look is under way."""
         return self._look is not None
 

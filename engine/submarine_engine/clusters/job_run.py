@@ -34,7 +34,7 @@ from submarine_engine.clusters.exchange import (
     answer,
     read_hello,
 )
-from submarine_engine.clusters.hangs import HangFinder, StackLooks
+from submarine_engine.clusters.hangs import HangFinder, StackSampler
 from submarine_engine.clusters.machine import boot_id, lives, session_of
 from submarine_engine.clusters.memory import MemoryWatch, exceeded, lost_process, peak_words
 from submarine_engine.clusters.store import Journal, read_events
@@ -69,14 +69,14 @@ from submarine_engine.lifecycle import (
     Again,
     AskStack,
     Course,
-    EndBeside,
+    EndSidecars,
     Finish,
+    FinishTask,
     Instruction,
     KeepFrames,
     Observations,
     OpenGate,
     Policy,
-    Settle,
     Signal,
     TaskEnd,
     TaskSeen,
@@ -261,7 +261,7 @@ class JobRun:
         self._memory, self._idle = MemoryWatch(self._spec), self._idle_watch()
         self._said: dict[object, str] = {}  # what each of these has warned of last
         self._silent_since: float | None = None
-        self._stacks = StackLooks(self._paths, self._request, finder, warned=warned)
+        self._stacks = StackSampler(self._paths, self._request, finder, warned=warned)
 
     def _idle_watch(self) -> IdleWatch | None:
         """Return what watches for idle GPUs; None where they may be: a pool sees to its workers."""
@@ -276,7 +276,7 @@ class JobRun:
             self._spec.idle,
             self._paths,
             lambda path: self._backend.save(asked, path),
-            self._tell_beside,
+            self._add_warning,
         )
 
     def _clear(self) -> None:
@@ -310,7 +310,7 @@ class JobRun:
             if not again:
                 if not any(container.id for container in self._containers):
                     self._journal.rest()  # it may wait for days, beside a thousand others
-                pause = _LIVELY if self._stacks.is_looking else self._pause()
+                pause = _LIVELY if self._stacks.is_sampling else self._pause()
                 self._rest(stop, max(pause, min(self._effort * _REST, _EVERY)))
         self._request.forget()
         return True
@@ -324,7 +324,7 @@ class JobRun:
             if stop.is_set():
                 return
             with suppress(ClusterError):  # the node is silent: the turn sees to that
-                self._note(*first.look())
+                self._note(*first.poll())
         if left > 0 and not first.over:
             stop.wait(left)
 
@@ -334,7 +334,7 @@ class JobRun:
         self._journal.close()
 
     def _turn(self) -> bool:
-        """Look, decide, act; whether there is more to do at once."""
+        """Observe, decide, act; return whether there is more to do at once."""
         seen = self._observe()
         now = Moment.now()
         decision = decide(self._course, seen, now, replace(self._policy, grace=self._grace))
@@ -351,7 +351,7 @@ class JobRun:
                     self._course = replace(self._course, asked=asked)
                     continue
                 return False
-        return any(isinstance(one, Settle) for one in decision.do)
+        return any(isinstance(one, FinishTask) for one in decision.do)
 
     # What a job is like.
 
@@ -375,20 +375,20 @@ class JobRun:
                 self._refused = str(error)
         if given is not None:
             self._size(given)
-            self._see_containers(given)
+            self._grant_tasks(given)
         if not all(container.id for container in self._containers) and not ending:
             self._tell_waiting()
-        self._look_at_containers()
-        self._keep_access()
+        self._poll_tasks()
+        self._renew_access()
         if not ending:
-            self._hear()
+            self._collect_hellos()
             self._relay()
             self._bring_calls()
             self._let_inside()
-            self._look_at_stacks()
-            self._look_at_memory()
-            self._look_at_idle()
-            self._look_at_use()
+            self._check_stacks()
+            self._check_memory()
+            self._check_idle()
+            self._check_use()
         counted = self._count()
         return Observations(
             tasks=tuple(self._seen(container, counted) for container in self._containers),
@@ -400,7 +400,7 @@ class JobRun:
             over=counted is not None and counted.over,
             started=self._started,
             stopped=self._request.stopped if self._refused else "",
-            room=self._look_for_room(),
+            room=self._check_room(),
             kept=any(container.progress.kept for container in self._containers),
             idle=self._idle.reason if self._idle and not self._course.growing else "",
         )
@@ -425,7 +425,7 @@ class JobRun:
             self._write(Resized(tasks=tasks, gpus=sized.gpus or 0))
             self._follow(tasks)
 
-    def _look_for_room(self) -> int:
+    def _check_room(self) -> int:
         """Return how many workers more the job could have; asked about once a second."""
         role, workers = self._whole.elastic, self._spec.roles
         count = next((one.count for one in workers if one.name == "worker"), 0)  # a chief alone
@@ -451,8 +451,8 @@ class JobRun:
             hello=bool(self._answer) or container.task in self._hellos,
         )
 
-    def _hear(self) -> None:
-        """Hear what the tasks of a job of several say, until all are there."""
+    def _collect_hellos(self) -> None:
+        """Read the hellos of the tasks of a job of several, until all are there."""
         several, given = len(self._containers) > 1, all(one.id for one in self._containers)
         if not several or not given or self._answer:
             return
@@ -479,8 +479,8 @@ class JobRun:
             write_aside(self._paths.answer, told)
             self._answer = told
 
-    def _tell(self) -> None:
-        """Tell all tasks where the others are: they begin."""
+    def _answer_hellos(self) -> None:
+        """Answer all hellos: tell each task where the others are, so that they begin."""
         if not self._answered:
             told = {ANSWER: self._answer}
             self._request.exchange({one.task: told for one in self._containers})
@@ -504,12 +504,12 @@ class JobRun:
                     self._request.exchange({one.task: {ASK: asked}})
                     self._relayed[one.task] = asked
 
-    def _keep_access(self) -> None:
-        """Let the tasks that run keep what they have been let in by, also while they end."""
+    def _renew_access(self) -> None:
+        """Renew what running tasks have access by, also while they end."""
         running = [one.task for one in self._containers if one.id and not one.over]
         if running:
             with suppress(SubmarineError):  # the next turn looks again
-                self._request.keep_access(running)
+                self._request.renew_access(running)
 
     def _bring_calls(self) -> None:
         """Bring a pool's worker what its controller has written for it."""
@@ -538,23 +538,23 @@ class JobRun:
                         write_aside(one.files.inside, told)
                         self._told_inside[one.task] = told
 
-    def _look_at_stacks(self) -> None:
+    def _check_stacks(self) -> None:
         said = self._stacks.step(self._containers)
         if said is not None:
             self._write(Warned(text=said))
             if said:
-                self._tell_beside(said)
+                self._add_warning(said)
 
-    def _look_at_memory(self) -> None:
+    def _check_memory(self) -> None:
         running = [one for one in self._containers if one.started and not one.over]
         if said := self._warn(self._memory, self._memory.step(running)):
-            self._tell_beside(said)
+            self._add_warning(said)
 
-    def _look_at_idle(self) -> None:
+    def _check_idle(self) -> None:
         if self._idle is not None and not self._course.growing:
             self._warn(self._idle, self._idle.step(self._containers))
 
-    def _look_at_use(self) -> None:
+    def _check_use(self) -> None:
         """Say what a task says of its end because nobody uses it, or that somebody does."""
         running = [one.progress.unused for one in self._containers if not one.over]
         told = [text for text in running if text is not None]
@@ -571,8 +571,8 @@ class JobRun:
         self._write(Warned(text=said))
         return said
 
-    def _tell_beside(self, text: str) -> None:
-        """Note what is wrong beside the job itself; it stays there."""
+    def _add_warning(self, text: str) -> None:
+        """Add to the job's ``warnings.json``, which lasts as long as its folder."""
         with suppress(OSError):  # a full disk: the job goes on as it is
             store.add_warning(self._paths, text)
 
@@ -596,7 +596,7 @@ class JobRun:
         with suppress(ClusterError):  # it is killed all the same
             self._request.exchange({task: dict.fromkeys(asks, b"{}")})
 
-    def _see_containers(self, given: AllocatedByTask) -> None:
+    def _grant_tasks(self, given: AllocatedByTask) -> None:
         if given and self._status.master == 0 and (master := self._request.master) is not None:
             asked, ran = master
             self._note(MasterStarted(seconds=max(0.0, ran - asked), at=here(ran)))
@@ -610,14 +610,14 @@ class JobRun:
             self._came_on_at = time.monotonic()
             self._write(container.granted(found.began or time.time()))
 
-    def _look_at_containers(self) -> None:
+    def _poll_tasks(self) -> None:
         early, silent, heard = self._is_early, "", False
         for container in self._containers:
             if container.released:
                 continue
             before = container.started
             try:
-                seen = container.look(hurry=early)
+                seen = container.poll(hurry=early)
             except ClusterError as error:  # the node is silent, the cluster knows why
                 silent = error.what
                 continue
@@ -709,14 +709,14 @@ class JobRun:
         elif isinstance(instruction, Withdraw):
             self._request.withdraw()
         elif isinstance(instruction, OpenGate):
-            self._tell()
+            self._answer_hellos()
         elif isinstance(instruction, Tell):
-            self._tell_beside(instruction.text)
-        elif isinstance(instruction, EndBeside):
-            self._request.end_beside()
-        elif isinstance(instruction, Settle):
+            self._add_warning(instruction.text)
+        elif isinstance(instruction, EndSidecars):
+            self._request.end_sidecars()
+        elif isinstance(instruction, FinishTask):
             container = next(c for c in self._containers if c.task == instruction.task)
-            self._settle(container, now)
+            self._finish_task(container, now)
         elif isinstance(instruction, Finish):
             self._finish(instruction)
 
@@ -757,7 +757,7 @@ class JobRun:
         self._finish(Finish(JobState.FAILED, reason, self._course.blamed))
         return True
 
-    def _settle(self, container: TaskRun, released: Moment) -> None:
+    def _finish_task(self, container: TaskRun, released: Moment) -> None:
         """Bring home what a task has left, and write its last events."""
         container.released = True
         container.bring_home()
@@ -788,7 +788,7 @@ class JobRun:
         to_its_end, paused, final = ending.came_to_its_end, ending.paused, ending.final
         if not ending.kind and known.exit_code:
             ending = Ending(known.exit_code, {})
-        state, reason = self._judge(container, ending)
+        state, reason = self._task_state(container, ending)
         return TaskEnd(
             state=state,
             reason=reason,
@@ -810,7 +810,7 @@ class JobRun:
         wanted = bool(course.cancelled or course.cause or course.killed_at or course.asked)
         return self._request.is_lost(container, wanted=wanted)
 
-    def _judge(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
+    def _task_state(self, container: TaskRun, ending: Ending) -> tuple[JobState, str]:
         oom, files = container.oom_killed, container.files
         state, reason = final_task_state(ending, self._paths.root, oom_killed=oom)
         if state is JobState.SUCCEEDED:
@@ -846,7 +846,7 @@ class JobRun:
             self._request.keep(next(one.files for one in self._containers if one.task == first))
 
     def _note(self, *events: Event) -> None:
-        """Keep those events that change something: what a former driver told is told."""
+        """Keep events that change the status: a driver before us may have written others."""
         for event in events:
             after = apply(self._status, event)
             if after != self._status:

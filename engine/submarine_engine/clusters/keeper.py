@@ -119,7 +119,7 @@ class Keeper:
             rest.wake()
 
     def _tend(self) -> bool:
-        """See to what is kept besides jobs; no trouble with that is one of theirs."""
+        """Maintain what outlives jobs (idle masters, pods); an error here fails no job."""
         try:
             kept = self._backend.tend()
         except Exception as error:  # noqa: BLE001 - a backend raises what it likes

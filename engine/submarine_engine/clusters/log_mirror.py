@@ -71,7 +71,7 @@ class LogSource(Protocol):
         """Whether it shows the files themselves, so that a shorter one was truncated."""
 
     @property
-    def settled(self) -> bool:
+    def complete(self) -> bool:
         """Whether what it last showed of a container that is over is all there is."""
 
     def sizes(self) -> Mapping[str, int]:
@@ -96,7 +96,7 @@ class FolderSource:
     """
 
     live = True
-    settled = True
+    complete = True
 
     def __init__(self, container: str, folder: Path) -> None:
         self.container = container
@@ -220,13 +220,13 @@ class LogMirror:
         until = time.monotonic() + seconds
         while True:
             sizes = self._source.sizes()
-            if self._source.settled and not any(stream in sizes for stream in STREAMS):
+            if self._source.complete and not any(stream in sizes for stream in STREAMS):
                 return False
             try:
                 copied = self.step(sizes=sizes, last=True)
             except LogsGoneError:
                 return False
-            if self._source.settled and not self.behind(sizes):
+            if self._source.complete and not self.behind(sizes):
                 return True
             if time.monotonic() > until:
                 return False

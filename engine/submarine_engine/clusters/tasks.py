@@ -84,7 +84,7 @@ class Progress:
         now = time.monotonic()
         return now - self._told_at >= max(_SHORTEST, (now - self._began) / _SHARE)
 
-    def look(self, *, last: bool = False) -> Progressed | None:
+    def poll(self, *, last: bool = False) -> Progressed | None:
         """Return the task's progress where it is new and time to tell it; it is for the `last`."""
         if not last and not self.is_due:
             return None
@@ -154,7 +154,7 @@ class Progress:
 
 def _bars(frames: str) -> Iterator[str]:
     """Yield what displays show, as a terminal would have it: the first line may be half a one."""
-    from submarine_runtime.bars import NESTED  # noqa: PLC0415 - few jobs come here, see `look`
+    from submarine_runtime.bars import NESTED  # noqa: PLC0415 - few jobs come here, see `poll`
 
     for line in frames.splitlines():
         with suppress(*_NONSENSE):
@@ -441,8 +441,8 @@ class TaskRun(ABC):
         )
 
     @abstractmethod
-    def look(self, *, hurry: bool = False) -> list[Event]:
-        """Look how far it is; return what is new.
+    def poll(self, *, hurry: bool = False) -> list[Event]:
+        """See how far it is; return what is new.
 
         Parameters
         ----------
@@ -459,7 +459,7 @@ class TaskRun(ABC):
 
     def last_progress(self) -> list[Event]:
         """Return how far the task came where that was not told yet."""
-        progressed = self.progress.look(last=True) if self.started is not None else None
+        progressed = self.progress.poll(last=True) if self.started is not None else None
         return [progressed] if progressed else []
 
     @abstractmethod

@@ -58,8 +58,8 @@ from submarine_engine.flows.records import (
     NodeRecord,
     NodeState,
     ended,
+    fix_parameters,
     read_record,
-    settle_parameters,
     write_record,
 )
 from submarine_engine.flows.session import Session
@@ -138,7 +138,7 @@ def run_node(
     node = flow.node(asked.node)
     paths = FlowPaths(asked.folder)
     run_folder(asked.run)
-    values = settle_parameters(flow, paths, asked.run, asked.given)
+    values = fix_parameters(flow, paths, asked.run, asked.given)
     files = NodePaths(paths.node(asked.run, node.name))
     make_folder(files.folder)
     lock, copies = take(files.lock), Copies()

@@ -186,7 +186,7 @@ def ended(record: NodeRecord, state: NodeState, error: str = "") -> NodeRecord:
     return replace(record, state=state, error=error, ended=time.time())
 
 
-def settle_parameters(
+def fix_parameters(
     flow: Flow, paths: FlowPaths, run: str, given: Mapping[str, str] | None
 ) -> dict[str, Any]:
     """Return the values of the parameters in a run: all of its nodes have the same.

@@ -36,8 +36,8 @@ from submarine_engine.flows.records import (
     NodeRecord,
     NodeState,
     ended,
+    fix_parameters,
     read_record,
-    settle_parameters,
     write_record,
 )
 from submarine_engine.history import make_private, new_job_id
@@ -360,7 +360,7 @@ class Runner:
         self._flow = Flow.read(self.folder)
         self._paths = FlowPaths(self.folder)
         self.run = self.run or new_job_id()
-        settle_parameters(self._flow, self._paths, self.run, self.given)
+        fix_parameters(self._flow, self._paths, self.run, self.given)
 
     def through(self) -> RunStatus:
         """Run what is to run; return how it ended.

@@ -68,7 +68,7 @@ class Session:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the jobs have shown them
                 self.namespace.update(constants(self.cells))
-                self._settle()
+                self._set_up()
                 yield self
         finally:
             sys.modules["__main__"] = former
@@ -77,7 +77,7 @@ class Session:
                 del os.environ[name]
             os.environ.update(environment)
 
-    def _settle(self) -> None:
+    def _set_up(self) -> None:
         """Set what cells set for all that follow: seeds, the environment, paths."""
         for code in carried(self.cells):
             with suppress(Exception):  # the job's own run tells

@@ -291,7 +291,7 @@ class Pool:
                 end = _end_of(head, payload, noted, worker)
                 if self._masker is not None:  # it is shown, and stays on record
                     end = replace(end, told=self._masker.outcome(dict(end.told)))
-                self._settle(noted, end)
+                self._record_end(noted, end)
                 if head.get("outcome") not in ("withdrawn", "moved"):
                     worker.took(_number(head.get("seconds")))
         return bool(frames)
@@ -342,7 +342,7 @@ class Pool:
                     host=worker.host,
                     attempts=noted.tries,
                 )
-                self._settle(noted, end)
+                self._record_end(noted, end)
             else:
                 self._again(noted)
 
@@ -370,7 +370,7 @@ class Pool:
 
     # What becomes of a call.
 
-    def _settle(self, noted: Noted, end: End) -> None:
+    def _record_end(self, noted: Noted, end: End) -> None:
         """Note how a try went: for good, or to be tried again."""
         self._moving.discard(noted.call.index)
         if end.outcome == "moved":

@@ -185,7 +185,7 @@ class Replica:
             self.close()
             self._place = place
         is_ready = place is not None and await self._probe(SERVERS[place[1]])
-        self._settle(status.state, ready=is_ready)
+        self._update_state(status.state, ready=is_ready)
 
     def _stay(self, status: JobStatus) -> None:
         """Tell it now and then that there is somebody: it would end by itself."""
@@ -199,7 +199,7 @@ class Replica:
         append(self._stays, frame({"kind": "stay"}))
         self._stayed = time.monotonic()
 
-    def _settle(self, state: JobState, *, ready: bool) -> None:
+    def _update_state(self, state: JobState, *, ready: bool) -> None:
         if self.state == DRAINING:
             return
         if ready:

@@ -122,8 +122,8 @@ class Trials:
             pool.say(f"{began} of {self._total()} trials have begun by now{best}")
 
     def look(self) -> None:
-        """Settle what has ended; see what people have asked for meanwhile."""
-        self._settle()
+        """Report trials that have ended; see what people have asked for meanwhile."""
+        self._report_ends()
         self._summarize()
         now = time.monotonic()
         if now - self._looked < _LOOK:
@@ -184,7 +184,7 @@ class Trials:
         """Hear what became of a trial; the study is told once the GPU has its next one."""
         self._ends.append((call, end))
 
-    def _settle(self) -> None:
+    def _report_ends(self) -> None:
         """Tell the study what became of trials, once; put paused ones in line again."""
         while self._ends:
             call, end = self._ends.popleft()

@@ -90,15 +90,15 @@ def test_the_next_token_comes_to_it_as_to_the_tasks(request_of, hdfs):
     seen["tensorboard_0"] = container(TENSORBOARD_ROLE, "", "WAITING")  # nobody to be told yet
     for token, told in (("first", ["container_2"]), ("second", ["container_2", "container_3"])):
         hdfs.token, request._access_at = token, 0.0
-        request.keep_access(["worker-0"])
+        request.renew_access(["worker-0"])
         assert store.told() == {where(name): token for name in told}
         request._access_at = 0.0
-        request.keep_access(["worker-0"])
+        request.renew_access(["worker-0"])
         assert store.told() == {}
         seen["tensorboard_0"] = container(TENSORBOARD_ROLE, "container_3")
     seen["tensorboard_0"] = container(TENSORBOARD_ROLE, "container_3", "FAILED")
     hdfs.token, request._access_at = "third", 0.0
-    request.keep_access(["worker-0"])
+    request.renew_access(["worker-0"])
     assert store.told() == {where("container_2"): "third"}
 
 

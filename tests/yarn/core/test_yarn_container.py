@@ -29,7 +29,7 @@ class Brought:
 
     container = "container_1_0001_01_000002"
     live = False
-    settled = True
+    complete = True
 
     def __init__(self, **files):
         self.files = {name.replace("_", "."): data for name, data in files.items()}

@@ -221,12 +221,12 @@ def test_the_rest_is_brought_when_the_task_was_killed(hdfs, container, tmp_path,
     source = HdfsSource(hdfs, f"{FOLDER}/container_1", container)
     try:
         wait(lambda: source.sizes().get("stdout", 0) > 10_000)
-        assert not source.settled
+        assert not source.complete
     finally:
         os.killpg(process.pid, 9)  # as YARN ends a container
         process.wait()
     assert LogMirror(task, source).drain()
-    assert source.settled
+    assert source.complete
     assert task.stdout.read_bytes() == (log / "stdout").read_bytes()
     wait(lambda: not shippers(log))
 

@@ -48,7 +48,7 @@ class Kept:
     """Logs that are over and do not change."""
 
     live = False
-    settled = True
+    complete = True
 
     def __init__(self, container, **logs):
         self.container = container

@@ -360,7 +360,7 @@ class PodSource:
     """
 
     live = True
-    settled = True
+    complete = True
 
     def __init__(
         self,
@@ -465,7 +465,7 @@ class EndedSource:
     """
 
     live = True
-    settled = True
+    complete = True
     is_home = True
 
     def __init__(self, container: str, said: bytes) -> None:

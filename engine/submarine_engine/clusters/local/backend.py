@@ -257,7 +257,7 @@ class LocalTask(TaskRun):
         process = self._process
         return replace(super().granted(began), gpus=process.gpus, at=process.started)
 
-    def look(self, *, hurry: bool = False) -> list[Event]:  # noqa: ARG002 - nothing is far away
+    def poll(self, *, hurry: bool = False) -> list[Event]:  # noqa: ARG002 - nothing is far away
         """See whether its process has ended, and how far it is."""
         self._request.reap()
         self._request.sample()
@@ -266,7 +266,7 @@ class LocalTask(TaskRun):
         if self.started is None:
             self.started = self._process.started
             return [Started(task=self.task, at=self.started)]
-        progressed = None if self.over else self.progress.look()
+        progressed = None if self.over else self.progress.poll()
         return [progressed] if progressed else []
 
     def bring_home(self) -> None:

@@ -232,7 +232,7 @@ class LocalCluster(DrivenCluster):
         return self._log_page(job_id) if self._log_page else None
 
     def attend(self, paths: JobPaths, status: JobStatus) -> bool:
-        """Settle a job that lost its supervisor; let one in the queue go on, and tell its place."""
+        """End a job that lost its supervisor; let one in the queue go on, and tell its place."""
         if not locks.is_free(paths.lock):
             return False
         if paths.job_id not in self._queue:
@@ -243,7 +243,7 @@ class LocalCluster(DrivenCluster):
         return False
 
     def ring(self, paths: JobPaths, reason: str) -> None:
-        """Take the job out of the queue, or settle it where nobody runs it; `ask` rang the bell."""
+        """Take the job out of the queue, or end it where nobody runs it; `ask` rang the bell."""
         self._queue.cancel(paths.job_id, reason)
         if locks.is_free(paths.lock):
             recover_lost(paths, self._queue)

@@ -554,7 +554,7 @@ def recover_lost(paths: JobPaths, queue: Queue) -> bool:
     Returns
     -------
     bool
-        Whether the job was without a supervisor and is settled now. It is not as long as a process
+        Whether the job was without a supervisor and is over now. It is not as long as a process
         of it is left that cannot be killed: one in the kernel's hands may still use a GPU.
 
     Raises
@@ -569,16 +569,16 @@ def recover_lost(paths: JobPaths, queue: Queue) -> bool:
     if lock is None:
         return False
     try:
-        settled = _settle(paths, queue, signature)
+        recovered = _recover(paths, queue, signature)
     finally:
         locks.drop(lock)
-    if settled is None:
+    if recovered is None:
         _grant_again(paths, queue)
-    return settled is not False
+    return recovered is not False
 
 
-def _settle(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool | None:
-    """Settle under the job's lock; None where the job is to be granted once more."""
+def _recover(paths: JobPaths, queue: Queue, signature: Mapping[str, Any]) -> bool | None:
+    """Recover a job whose lock we hold; None where it is to be granted once more."""
     record = read_json(paths.record)
     # All clusters share a home, and on another one nobody holds a job's lock while it runs. The
     # queue once more: until a moment ago the submitter may have held the lock.
@@ -741,13 +741,13 @@ def main(arguments: list[str]) -> None:
                 return
             before = queue.tell()
             if turn % _CARE == 0:
-                _settle_holders(home, queue)
+                _recover_holders(home, queue)
         turn += 1
         time.sleep(_INTERVAL if before <= _SOON else _SELDOM)
         reap()
 
 
-def _settle_holders(home: Path, queue: Queue) -> None:
+def _recover_holders(home: Path, queue: Queue) -> None:
     """End what is left of jobs that hold GPUs and have lost their supervisor."""
     first = next(iter(queue), None)
     for holder in queue.holders(first.pool).values() if first else ():

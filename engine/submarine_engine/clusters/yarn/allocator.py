@@ -351,11 +351,11 @@ class Allocator(ABC):
             YARN cannot be told now.
         """
 
-    def end_beside(self) -> None:  # noqa: B027 - of applications that are the job's own
-        """End what runs beside the job's own containers, which are all over."""
+    def end_sidecars(self) -> None:  # noqa: B027 - of applications that are the job's own
+        """End the job's sidecars: its own containers are all over."""
 
-    def beside(self) -> dict[str, str]:
-        """Return the containers that run beside the job's own and ask HDFS as they do: id by role.
+    def sidecars(self) -> dict[str, str]:
+        """Return the sidecars' containers, which ask HDFS as the job's own do: id by role.
 
         `exchange` brings them messages by these names.
         """
@@ -401,7 +401,7 @@ class Allocator(ABC):
         if self._app is None:
             raise ClusterError("the application's master does not answer yet", where=self.app_id)
         job_id = self._paths.job_id
-        containers = {**self.beside(), **{task: one.id for task, one in self._known.items()}}
+        containers = {**self.sidecars(), **{task: one.id for task, one in self._known.items()}}
         try:
             self._has_told = self._has_told or bool(messages)
             for task, told in messages.items():
@@ -796,7 +796,7 @@ class SharedApplication(Allocator):
                     payloads = payloads or {
                         task: self._environment(role, task) for role, task in left
                     }
-                    self._master.settle(self._services.rm, _size(role.resources), waiting)
+                    self._master.wait_to_ask(self._services.rm, _size(role.resources), waiting)
                     alone = False
                     until = 0.0 if waiting else time.monotonic() + _BURST
                 self._note_asking(task)
@@ -939,11 +939,11 @@ class DedicatedApplication(Allocator):
         if app_id := self.app_id or (self._tagged() if self._asking else ""):
             self._services.rm.kill(app_id)
 
-    def end_beside(self) -> None:
+    def end_sidecars(self) -> None:
         """End the TensorBoard beside the job."""
         self._board.end(self._app)
 
-    def beside(self) -> dict[str, str]:
+    def sidecars(self) -> dict[str, str]:
         """Return the container of the TensorBoard beside the job."""
         return self._board.containers(self._seen)
 

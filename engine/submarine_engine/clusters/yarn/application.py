@@ -282,8 +282,8 @@ def _services(
     return {service_name(role): _service(role, spec, python, sent, cold=False) for role in roles}
 
 
-class Beside(Protocol):
-    """What an application runs beside the job's own containers."""
+class Sidecar(Protocol):
+    """What an application runs besides the job's own containers."""
 
     def service(
         self, files: Mapping[str, skein.File], environment: Mapping[str, str]
@@ -298,7 +298,7 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
     *,
     job_id: str | None,
     environments: Mapping[str, Mapping[str, str]],
-    board: Beside | None = None,
+    board: Sidecar | None = None,
 ) -> skein.ApplicationSpec:
     """Describe an application.
 

@@ -103,7 +103,7 @@ class HdfsSource:
         self._over = False
 
     @property
-    def settled(self) -> bool:
+    def complete(self) -> bool:
         """Whether the container has brought all that it will bring."""
         return self._over
 
@@ -281,7 +281,7 @@ class AggregatedSource:
     """
 
     live = False
-    settled = True
+    complete = True
 
     def __init__(self, container: str, folder: Path) -> None:
         self.container = container
@@ -565,7 +565,7 @@ class NoSource:
     """The logs of a container that nobody sees before its application is over."""
 
     live = False
-    settled = True
+    complete = True
 
     def __init__(self, container: str) -> None:
         self.container = container

@@ -133,7 +133,9 @@ class Master:
         """Whether it runs, and no job needs it."""
         return self.ready.is_set() and not self.jobs
 
-    def settle(self, rm: ResourceManager, size: Size, waiting: Sequence[skein.Container]) -> None:
+    def wait_to_ask(
+        self, rm: ResourceManager, size: Size, waiting: Sequence[skein.Container]
+    ) -> None:
         """Wait until a container of that size may be asked for.
 
         skein uses a priority again as soon as a container has come, and takes the request for that

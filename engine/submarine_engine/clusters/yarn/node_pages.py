@@ -89,7 +89,7 @@ class NodeConnection:
         ClusterError
             The node cannot be reached, or does not answer in time.
         """
-        self._settle()
+        self._finish_answer()
         if self._user:
             query = f"{query}&user.name={quote(self._user, safe='')}"
         target = f"{path}?{query}" if query else path
@@ -161,7 +161,7 @@ class NodeConnection:
                 raise
         return self._response
 
-    def _settle(self) -> None:
+    def _finish_answer(self) -> None:
         """Make the connection ready for the next question, or close it.
 
         A NodeManager asks HDFS for aggregated logs after it has sent its own, before it ends the
@@ -390,7 +390,7 @@ class NodeSource:
     """
 
     live = True
-    settled = True
+    complete = True
 
     def __init__(self, logs: NodeLogs, container: str) -> None:
         self.container = container

@@ -252,7 +252,7 @@ class YarnRequest(Request):
         """Bring messages to tasks, and theirs back, by the application's master."""
         return self._allocator.exchange(messages)
 
-    def keep_access(self, tasks: Collection[str]) -> None:
+    def renew_access(self, tasks: Collection[str]) -> None:
         """Tell tasks of the token by which they ask HDFS, where that is another one by now.
 
         And what runs beside them.
@@ -265,7 +265,7 @@ class YarnRequest(Request):
         hdfs = self._services.hdfs_at_once
         token = hdfs.delegation_token(wait=False) if hdfs is not None else ""
         # What a keeper before this one has told them, nobody knows: they are told once more.
-        all_ = [*tasks, *self._allocator.beside()]
+        all_ = [*tasks, *self._allocator.sidecars()]
         late = [task for task in all_ if self._access.get(task, self._allocator.token) != token]
         if hdfs is not None and late:
             # The master shows on a page of its own what its store has.
@@ -273,9 +273,9 @@ class YarnRequest(Request):
             self.exchange({task: {TOKEN: told} for task in late})
             self._access |= dict.fromkeys(late, token)
 
-    def end_beside(self) -> None:
+    def end_sidecars(self) -> None:
         """End the TensorBoard beside the job."""
-        self._allocator.end_beside()
+        self._allocator.end_sidecars()
 
     def keep(self, task: TaskPaths) -> None:
         """Copy the results to HDFS, where they outlive this machine."""
