@@ -20,7 +20,7 @@ from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, job_ids
 from submarine_engine.lifecycle import JobStatus
 from submarine_engine.pool.pool import Pool
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.record import SweepRecord
 from submarine_engine.sweeps.rows import RowsReader
 from submarine_engine.sweeps.space import Space
@@ -54,7 +54,9 @@ class _Told:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        plan = Plan(objectives=(("loss", "minimize"),), trials=TRIALS, sampler="random", gpus=1)
+        plan = SweepPlan(
+            objectives=(("loss", "minimize"),), trials=TRIALS, sampler="random", gpus=1
+        )
         space = Space.of("rate=loguniform(1e-4, 1e-1); units=[32, 64, 128]; depth=int(1, 8)")
         self._record = SweepRecord(folder=folder, name="train", plan=plan, space=space)
         self._study = Study(folder, self._record.study_name, plan, space)

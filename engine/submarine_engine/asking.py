@@ -87,7 +87,7 @@ class Asker:
             self._line = None
 
 
-class Shown:
+class EchoFilter:
     """Takes out of a log what the front end has shown by itself."""
 
     def __init__(self) -> None:

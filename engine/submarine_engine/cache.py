@@ -146,7 +146,7 @@ class Caching:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CacheLookup:
     """What a look for a result found.
 
     Parameters
@@ -224,7 +224,7 @@ class Cache:
 
     def look(
         self, cluster: Cluster, key: Key, origin: str = "", bundle: Bundle | None = None
-    ) -> Found:
+    ) -> CacheLookup:
         """Look for a result.
 
         Parameters
@@ -242,9 +242,9 @@ class Cache:
         try:
             entry = self._read(path)
         except FileNotFoundError:
-            return Found(None, self.changes(key, origin))
+            return CacheLookup(None, self.changes(key, origin))
         except (OSError, ValueError) as error:
-            return Found(None, f"what was remembered cannot be read: {error}")
+            return CacheLookup(None, f"what was remembered cannot be read: {error}")
         why = ""
         for job_id, stamps in entry.jobs.items():
             try:
@@ -256,8 +256,8 @@ class Cache:
                 if stamps is None:
                     self._seal(entry, job_id)
                 os.utime(path)
-            return Found(job)
-        return Found(None, why)
+            return CacheLookup(job)
+        return CacheLookup(None, why)
 
     def _job(
         self,
@@ -368,7 +368,7 @@ class Cache:
             self._shrink(key.digest)
 
     def _seal(self, entry: Entry, job_id: str) -> None:
-        """Note what files a result is, so that it is told when they change.
+        """Note the files of a result with their times and sizes, so that a change is noticed.
 
         Raises
         ------
@@ -520,7 +520,7 @@ class Cache:
             raise ValueError(f"{path.name} is no entry of the cache") from error
         # Its name is its promise: an entry under another one's name would be a wrong hit.
         if entry.key != path.stem or Key(entry.parts).digest != entry.key:
-            raise ValueError(f"{path.name} is not what it is called")
+            raise ValueError(f"the cache entry {path.name} does not match its file name")
         return entry
 
     @contextmanager

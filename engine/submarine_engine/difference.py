@@ -58,7 +58,7 @@ _COLOURS = {
 """Of lines in a notebook; the variable is JupyterLab's."""
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """A line of a difference.
 
     Parameters
@@ -96,7 +96,7 @@ class Code(NamedTuple):
     """
 
     id: str
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
     left_out: int = 0
 
 
@@ -117,7 +117,7 @@ class Row(NamedTuple):
     values: tuple[str | None, ...]
     same: bool
 
-    def lines(self, absent: str) -> Iterator[Line]:
+    def lines(self, absent: str) -> Iterator[DiffLine]:
         """Yield it as people read it.
 
         Parameters
@@ -127,12 +127,12 @@ class Row(NamedTuple):
         """
         there = [value for value in self.values if value is not None]
         if len(self.values) == len(there) > 0 and len(set(there)) == 1:
-            yield Line("~", f"{self.name}: {there[0]}, with another content")
+            yield DiffLine("~", f"{self.name}: {there[0]}, with another content")
         elif absent or len(there) > 1 or len(self.values) > 2:  # noqa: PLR2004 - two jobs
             words = [absent or "nothing" if value is None else value for value in self.values]
-            yield Line("~", f"{self.name}: {' → '.join(words)}")
+            yield DiffLine("~", f"{self.name}: {' → '.join(words)}")
         else:
-            yield Line("+" if self.values[0] is None else "-", f"{self.name}: {there[0]}")
+            yield DiffLine("+" if self.values[0] is None else "-", f"{self.name}: {there[0]}")
 
 
 class Section(NamedTuple):
@@ -166,7 +166,7 @@ class Section(NamedTuple):
         """Whether nothing differs in it."""
         return self.measured or all(row.same for row in self.rows)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[DiffLine]:
         """Yield what differs as people read it."""
         for row in self.rows:
             if not row.same:
@@ -202,24 +202,26 @@ class Difference:
             section.same for section in self.sections
         )
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[DiffLine]:
         """Yield what differs line by line, as people read it."""
         names = {job.id: f"{job.name} ({job.id})" for job in self.jobs}
         for number, name in enumerate(names.values()):
-            yield Line("+++" if number else "---", name)
+            yield DiffLine("+++" if number else "---", name)
         if self.same:
-            yield Line(" ", "nothing differs" + (", as far as it is known" * bool(self.unknown)))
+            yield DiffLine(
+                " ", "nothing differs" + (", as far as it is known" * bool(self.unknown))
+            )
         for code in self.code:
             if code.lines:
                 others = len(self.jobs) > 2  # noqa: PLR2004 - of two it is plain whose it is
-                yield Line("#", f"code of {names[code.id]}" if others else "code")
+                yield DiffLine("#", f"code of {names[code.id]}" if others else "code")
                 yield from code.lines
                 yield from _more(code.left_out)
         for section in self.sections:
             if not section.same:
-                yield Line("#", section.title)
+                yield DiffLine("#", section.title)
                 yield from section.lines()
-        yield from (Line("?", f"not known: {text}") for text in self.unknown)
+        yield from (DiffLine("?", f"not known: {text}") for text in self.unknown)
 
     def __str__(self) -> str:
         return "\n".join(map(as_text, self.lines()))
@@ -259,12 +261,12 @@ class Difference:
         }
 
 
-def _more(left: int) -> Iterator[Line]:
+def _more(left: int) -> Iterator[DiffLine]:
     if left:
-        yield Line("@", f"… and {count(left, 'more line')}")
+        yield DiffLine("@", f"… and {count(left, 'more line')}")
 
 
-def as_text(line: Line) -> str:
+def as_text(line: DiffLine) -> str:
     """Return a line as a terminal shows it."""
     if line.sign in ("#", "---", "+++"):
         return line.text if line.sign == "#" else f"{line.sign} {line.text}"
@@ -291,7 +293,7 @@ def compare(*jobs: JobPaths) -> Difference:
             where="job diff",
             fix="name the other one by its id: `submarine job list` has it",
         )
-    told = [_Told(paths) for paths in jobs]
+    told = [_JobFiles(paths) for paths in jobs]
     mask = _Mask(paths.root for paths in jobs)
     unknown: list[str] = []
     code = _code(told, mask, unknown)
@@ -396,8 +398,8 @@ def _hidden(name: str, shown: str) -> str:
     return "(a secret)" if has_secret_name(name) or looks_secret(shown) else shown
 
 
-class _Told:
-    """What a job's folder tells; what cannot be read is empty."""
+class _JobFiles:
+    """What a job's folder says of it; what cannot be read is empty."""
 
     def __init__(self, paths: JobPaths) -> None:
         self.paths = paths
@@ -435,7 +437,7 @@ def _json(path: Path) -> dict[str, Any]:
 # Code.
 
 
-def _code(told: Sequence[_Told], mask: _Mask, unknown: list[str]) -> Iterator[Code]:
+def _code(told: Sequence[_JobFiles], mask: _Mask, unknown: list[str]) -> Iterator[Code]:
     """Yield how the code of each job differs from that of the first."""
     first, *others = (_code_files(one) if one.manifest else None for one in told)
     _say_missing(told, [first, *others], "its script", unknown)
@@ -445,30 +447,32 @@ def _code(told: Sequence[_Told], mask: _Mask, unknown: list[str]) -> Iterator[Co
         if files is None:
             continue
         lines = _code_lines(first, files)
-        shown = tuple(Line(sign, mask(text)) for sign, text in itertools.islice(lines, MOST_LINES))
+        shown = tuple(
+            DiffLine(sign, mask(text)) for sign, text in itertools.islice(lines, MOST_LINES)
+        )
         yield Code(one.id, shown, sum(1 for _ in lines))
 
 
-def _code_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Line]:
+def _code_lines(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[DiffLine]:
     for path in dict.fromkeys((*before, *after)):
         texts = before.get(path), after.get(path)
         if texts[0] == texts[1]:
             continue
-        yield Line("@", path)
+        yield DiffLine("@", path)
         if None in texts:
             sign = "+" if texts[0] is None else "-"
-            yield from (Line(sign, line) for line in (texts[0] or texts[1] or "").splitlines())
+            yield from (DiffLine(sign, line) for line in (texts[0] or texts[1] or "").splitlines())
             continue
         old, new = ((text or "").splitlines() for text in texts)
         if max(len(old), len(new)) > _MOST_CODE_LINES:
-            yield Line("~", f"{len(old)} lines → {len(new)} lines, too many to compare")
+            yield DiffLine("~", f"{len(old)} lines → {len(new)} lines, too many to compare")
             continue
         for line in itertools.islice(difflib.unified_diff(old, new, lineterm=""), 2, None):
             sign = line[:1] if line[:1] in ("-", "+", "@") else " "
-            yield Line(sign, line if sign == "@" else line[1:])
+            yield DiffLine(sign, line if sign == "@" else line[1:])
 
 
-def _code_files(told: _Told) -> dict[str, str]:
+def _code_files(told: _JobFiles) -> dict[str, str]:
     """Return the texts of the script and the modules that travelled with it."""
     manifest = told.manifest
     assert manifest is not None  # noqa: S101 - for the type checker
@@ -484,7 +488,7 @@ def _code_files(told: _Told) -> dict[str, str]:
 # Values.
 
 
-def _values(told: Sequence[_Told]) -> list[_Column | None]:
+def _values(told: Sequence[_JobFiles]) -> list[_Column | None]:
     # where the manifest is gone, that is said of the script
     return [values_of(one.paths.bundle, one.manifest) if one.manifest else None for one in told]
 
@@ -492,7 +496,7 @@ def _values(told: Sequence[_Told]) -> list[_Column | None]:
 # Options.
 
 
-def _options(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+def _options(told: Sequence[_JobFiles], unknown: list[str]) -> list[_Column | None]:
     found: list[_Column | None] = [_options_of(one) if one.spec else None for one in told]
     _say_missing(told, found, "what it asked for", unknown)
     return found
@@ -503,12 +507,12 @@ _LEFT_OUT = frozenset(
 )
 
 
-def _options_of(told: _Told) -> dict[str, _Words]:
+def _options_of(told: _JobFiles) -> dict[str, _Words]:
     """Return what a job asked for, by option; none that was not given."""
     return {name: _Words(text, text) for name, text in _option_texts(told).items() if text}
 
 
-def _option_texts(told: _Told) -> dict[str, str]:
+def _option_texts(told: _JobFiles) -> dict[str, str]:
     found = {"--cluster": str(told.record.get("cluster", ""))}
     try:
         spec = JobSpec.from_json(told.spec)
@@ -559,7 +563,7 @@ def _option_text(value: object, kind: str) -> str:
 
 
 def _say_missing(
-    told: Sequence[_Told], found: Sequence[object], words: str, unknown: list[str]
+    told: Sequence[_JobFiles], found: Sequence[object], words: str, unknown: list[str]
 ) -> None:
     """Say of which jobs something is not known."""
     missing = [one.id for one, there in zip(told, found, strict=True) if there is None]
@@ -567,7 +571,7 @@ def _say_missing(
         unknown.append(f"{words} of job {' and '.join(missing)}")
 
 
-def _versions(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+def _versions(told: Sequence[_JobFiles], unknown: list[str]) -> list[_Column | None]:
     there = [one.provenance.environment for one in told]
     _say_missing(told, there, "the packages", unknown)
     if there.count(None) > len(there) - 2:
@@ -601,7 +605,7 @@ class _DataSet(NamedTuple):
         return masks.text(data.problem if data.problem and not data.files else told)
 
 
-def _data(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+def _data(told: Sequence[_JobFiles], unknown: list[str]) -> list[_Column | None]:
     asked = [one for one in told if one.spec.get("input_path")]
     there = {one.id: one.provenance.data for one in asked}
     _say_missing(asked, list(there.values()), "the data", unknown)
@@ -615,7 +619,7 @@ def _data(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
     return [{name: _DataSet(whole[one.id])} if one.id in whole else None for one in told]
 
 
-def _git(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+def _git(told: Sequence[_JobFiles], unknown: list[str]) -> list[_Column | None]:
     there = [one.provenance.git for one in told]
     if not any(there):
         return []
@@ -649,7 +653,7 @@ def _repository(git: Repository) -> dict[str, _Words]:
 # Results.
 
 
-def _results(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
+def _results(told: Sequence[_JobFiles], unknown: list[str]) -> list[_Column | None]:
     _say_missing(told, [one.status for one in told], "how it ended", unknown)
     unknown += [
         f"the result of job {one.id}, which is not over"
@@ -672,11 +676,11 @@ def _results(told: Sequence[_Told], unknown: list[str]) -> list[_Column | None]:
     return found
 
 
-def _reported(told: Sequence[_Told]) -> list[_Column | None]:
+def _reported(told: Sequence[_JobFiles]) -> list[_Column | None]:
     return [_reported_by(one) if one.status else None for one in told]
 
 
-def _reported_by(told: _Told) -> dict[str, _Words]:
+def _reported_by(told: _JobFiles) -> dict[str, _Words]:
     """Return the last of each number that the first task to report any has told."""
     assert told.status is not None  # noqa: S101 - for the type checker
     for task in told.status.tasks[:_MOST_TASKS]:
@@ -691,7 +695,7 @@ def _number(value: float) -> str:
     return "NaN" if math.isnan(value) else f"{value:.6g}"
 
 
-def _ledgers(told: Sequence[_Told]) -> list[_Column | None]:
+def _ledgers(told: Sequence[_JobFiles]) -> list[_Column | None]:
     return [_ledger(one.status) if one.status else None for one in told]
 
 

@@ -630,7 +630,7 @@ def _array(original: Any, new: Any) -> Any:  # noqa: ANN401 - arrays of numpy
 
 
 def _tensor(original: Any, state: Any) -> Any:  # noqa: ANN401 - tensors of torch
-    """Let a tensor look at the memory that the job's looks at, whose content comes by itself."""
+    """Rebind a tensor to the storage that came home for the job's; data is loaded separately."""
     data, requires_grad, attributes, beside, graph = state
     if not _same_memory(original, data):
         original.data = data

@@ -3,6 +3,9 @@
 ``gssapi`` comes with the extra ``kerberos`` and is imported where a cluster is secure
 alone. A ticket is found as every program of MIT Kerberos finds it: ``KRB5CCNAME``, ``KRB5_CONFIG``
 and what ``krb5.conf`` says.
+
+Both `clusters.yarn` and `installer` need it, and neither loads the other. Its words name YARN's
+settings ``yarn_keytab`` and ``yarn_principal``: no other cluster asks for Kerberos.
 """
 
 from __future__ import annotations

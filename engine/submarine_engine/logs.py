@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from submarine_engine.asking import Shown
+from submarine_engine.asking import EchoFilter
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.errors import CommandError, SubmarineError
 from submarine_engine.events import Display, Event, LogChunk, Question
@@ -198,7 +198,7 @@ def shown(  # noqa: PLR0913 - as `follow`
     wait
         Whether to go on until the job is over; False ends where nothing is new.
     """
-    status, asked = JobStatus(), Shown()
+    status, asked = JobStatus(), EchoFilter()
     for item, _ in job.stream(start or Cursor(), idle=idle if wait else 0):
         if isinstance(item, LogChunk):
             yield asked.without(item.after(offset)), status

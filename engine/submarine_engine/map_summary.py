@@ -170,12 +170,12 @@ class CallsWriter:
         self._most = before.most if before else 0
 
     def began(self, call: Call) -> None:
-        """Hear that a call runs."""
+        """Note that a call runs."""
         row = CallRow(index=call.index, state="running", label=call.label[:_LONGEST])
         self._running[call.index] = row
 
     def ended(self, call: Call, end: End, error: str) -> None:
-        """Hear what became of a call.
+        """Note how a call ended.
 
         Parameters
         ----------

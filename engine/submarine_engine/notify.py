@@ -419,7 +419,7 @@ def _send(paths: JobPaths, *, private: bool, pauses: Sequence[float]) -> bool:
 def _deliver(
     paths: JobPaths, named: str, tries: int, pauses: Sequence[float], post_once: Callable[[], None]
 ) -> None:
-    """Try until it is told, or cannot be; say which."""
+    """Try until the webhook has taken the message, or never will; return which."""
     why = "it was tried often enough"
     for pause in [*pauses, None][tries:]:
         tries += 1

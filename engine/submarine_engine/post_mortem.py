@@ -266,7 +266,7 @@ class PostMortem:
             self._within = max(_LEAST, self._within / 2)
 
     def lines(self) -> Iterator[str]:
-        """Yield the frames with what their names stand for, for whoever cannot be asked."""
+        """Yield the frames with their values, as text for where nobody can type commands."""
         yield self.title
         if self.missing:
             yield self.missing

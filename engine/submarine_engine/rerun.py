@@ -204,7 +204,7 @@ def read_bundle(paths: JobPaths, record: Mapping[str, Any]) -> Bundle:
         if _hash(files, manifest) == record.get("bundle_hash"):
             return replace(bundle, files=files, _hash=[])
     raise JobError(
-        "its script or values are not what they were: somebody has changed them since",
+        "its script or values have been changed since it ran",
         job_id=paths.job_id,
         where=str(paths.bundle),
         fix=_FRESH,

@@ -1,4 +1,8 @@
-"""Whose certificates a cluster's ``https`` pages may have, and the words where they have others."""
+"""Whose certificates Hadoop's ``https`` pages may have, and the words where they have others.
+
+Both `clusters.yarn` and `installer` need it, and neither loads the other. Its words name YARN's
+setting ``yarn_ca``: no other cluster is reached by pages whose CA somebody has to name here.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +87,7 @@ def untrusted(error: BaseException, where: str) -> ClusterError | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it is of: `requests` and `urllib3` wrap theirs in arguments."""
+    """Yield an error and its causes: `requests` and `urllib3` wrap theirs in arguments."""
     seen: set[int] = set()
     left: list[object] = [error]
     while left:

@@ -251,7 +251,7 @@ def _is_on_record(home: Path, job_id: str | None) -> bool:
 
 
 def _key(by: str, home: Path) -> Callable[[JobSummary], str]:
-    """Return what tells of a job what it is put together by."""
+    """Return the function that says which group of the usage table a job belongs to."""
     records: dict[str, dict[str, Any]] = {}
 
     def record(job: JobSummary) -> dict[str, Any]:

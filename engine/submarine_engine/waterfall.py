@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MEANING = {
     "queue": "waiting for its resources",
-    "master": "the cluster's own process for the job comes up, such as YARN's application master",
+    "master": "the cluster's own process for the job comes up, which then asks for its containers",
     "container": "from the allocation to the task's process: files are brought to its machine",
     "environment": "the interpreter comes up, and tasks of several wait for each other",
     "import": "the script's imports, definitions and values, up to the cell's own statements",

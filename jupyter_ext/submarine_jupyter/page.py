@@ -1,4 +1,8 @@
-"""A job's page for front ends without our extension: card, logs' ends and pictures, no script."""
+"""A job's page for front ends without our extension: card, logs' ends and pictures, no script.
+
+At the server's own origin a script could do whatever the user can, so this shows the ends of logs
+alone. Logs are followed by the kernel's page (`submarine_magics.card.pages`), or in JupyterLab.
+"""
 
 from __future__ import annotations
 

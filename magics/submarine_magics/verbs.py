@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from submarine_engine.artifacts import Artifact
     from submarine_engine.notebooks import NotebookServer
     from submarine_engine.sweeps.found import Found
-    from submarine_engine.sweeps.study import Told
+    from submarine_engine.sweeps.study import TrialResult
     from submarine_engine.usage import Usage
 
 # The Jupyter server that started this kernel, where our extension runs in it.
@@ -414,7 +414,7 @@ def _sweeps(_: Workbench, __: Command) -> Listing[Found]:
     return Listing(found, ("SWEEP", "NAME", "JOB", "TRIALS", "BEST"), rows)
 
 
-def _show_sweep(_: Workbench, command: Command) -> Listing[Told]:
+def _show_sweep(_: Workbench, command: Command) -> Listing[TrialResult]:
     found = _found(command)
     heads, rows = found.table(command.values.get("sort", ""))
     trials = {str(trial.number): trial for trial in found.trials}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from submarine_engine.clusters import hangs
 from submarine_engine.clusters.hangs import HangFinder
-from submarine_engine.clusters.stacks import Told
+from submarine_engine.clusters.stacks import TaskStack
 from submarine_engine.errors import CommandError
 from submarine_engine.history import TaskPaths
 from submarine_engine.job import JobSpec, Resources, Role
@@ -61,7 +61,9 @@ def looks_of(finder, running, clock, told, *, between=lambda _: None):
         clock.time += 1.0
         if finder.is_due(running):
             text = told(len(found))
-            tasks = {one.task: Told("host", *said) for one, said in zip(running, text, strict=True)}
+            tasks = {
+                one.task: TaskStack("host", *said) for one, said in zip(running, text, strict=True)
+            }
             found.append(
                 (clock.time - 1000, finder.see(SimpleNamespace(told=tasks, mono=clock.time)))
             )

@@ -25,7 +25,7 @@ if os.environ.get("SUBMARINE_TASK") == "worker-1":
 LIES = {
     "another job": ("told['job_id'] = 'x'", "of another task, job or release"),
     "another task": ("told['task'] = 'worker-0'", "of another task, job or release"),
-    "a host that is none": ("told['host'] = 'a b'", "the host in its hello is none"),
+    "a host that is none": ("told['host'] = 'a b'", "invalid host name in its hello"),
     "no JSON": ("told = 'no hello'", "what it said is no hello"),
     "too large": ("told['more'] = 'x' * 100_000", "more than 65,536 bytes"),
 }

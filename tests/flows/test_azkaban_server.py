@@ -21,9 +21,9 @@ from submarine_engine.errors import ClusterError, ConfigError, SubmissionError
 from submarine_engine.flows import azkaban
 from submarine_engine.flows.azkaban_client import (
     Azkaban,
+    ExecutionEvent,
     Login,
     LoginFile,
-    Told,
     plain,
     unescaped,
 )
@@ -123,7 +123,7 @@ def program(folder, behaviour):
 def followed(client, number):
     """Follow an execution to its end; return lines and states by node, and the end."""
     *told, ended = client.follow(number)
-    assert all(isinstance(one, Told) for one in told)
+    assert all(isinstance(one, ExecutionEvent) for one in told)
     lines, states = {}, {}
     for one in told:
         (states if one.is_state else lines).setdefault(one.node, []).append(one.text)

@@ -173,7 +173,7 @@ def test_a_bundle_that_was_changed_is_refused(flow_of, run, tmp_path):
     script.write_text("print(2)\n")
     code, out, err = run("a")
     assert (code, out) == (1, "")
-    assert "its bundle is not what was built" in err
+    assert "its bundle has changed since the flow was built" in err
 
 
 def test_seeds_and_the_environment_reach_every_node(flow_of, run):

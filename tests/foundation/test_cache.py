@@ -648,7 +648,7 @@ def test_an_entry_that_is_none_is_a_run_and_is_written_anew(cache, content):
 
 def test_an_entry_under_the_name_of_another_is_none(cache):
     noted(cache, "a").replace(cache.root / f"{key('b').digest}.json")
-    assert "is not what it is called" in cache.look(LocalCluster(cache.home), key("b")).why
+    assert "does not match its file name" in cache.look(LocalCluster(cache.home), key("b")).why
 
 
 def test_a_folder_that_others_may_change_is_neither_read_nor_written(cache):

@@ -29,7 +29,7 @@ from submarine_engine.flows.records import NodePaths, NodeRecord, read_record, w
 from submarine_engine.flows.runner import status_of
 from submarine_engine.history import make_private, new_job_id
 from submarine_engine.serving.record import FrontState, ReplicaState, ServingRecord
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.record import SweepRecord
 from submarine_engine.sweeps.space import Space
 
@@ -149,7 +149,7 @@ def test_whatever_stands_in_a_kept_record_lists_tell_of_it(which, tmp_path, monk
     if which == "sweep":
         folder = home / "pools" / new_job_id()
         make_private(folder)
-        plan = Plan(objectives=(("loss", "minimize"),), trials=2)
+        plan = SweepPlan(objectives=(("loss", "minimize"),), trials=2)
         record = SweepRecord(folder=folder, name="train", plan=plan, space=Space.of("x=[1, 2]"))
         verbs = [("sweep", "list"), ("sweep", "show", "train")]
     else:

@@ -14,7 +14,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from submarine_engine.errors import ClusterError
 from submarine_engine.installer import tls
 from submarine_engine.installer.java import Java
-from submarine_engine.installer.plan import FIRST, Layout, Plan, Wanted
+from submarine_engine.installer.plan import FIRST, ClusterPlan, Layout, Wanted
 from submarine_engine.installer.sites import shared_sites, site_xml, write_files
 
 
@@ -24,7 +24,7 @@ def made(tmp_path):
     layout = Layout(tmp_path, "made")
     java = Java(tmp_path / "gone", 17)
     wanted = Wanted(gpus=1, secure=True)
-    plan = Plan.make(wanted, port=FIRST, java=java, jars=tmp_path / "jars")
+    plan = ClusterPlan.make(wanted, port=FIRST, java=java, jars=tmp_path / "jars")
     write_files(plan, layout)
     return layout, plan
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from submarine_engine.cli import main
 from submarine_engine.errors import ClusterError
-from submarine_engine.installer import Daemon, HadoopCluster, Plan, Wanted
+from submarine_engine.installer import ClusterPlan, Daemon, HadoopCluster, Wanted
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.plan import FIRST, Card, find_gpus
 from submarine_engine.installer.sites import write_files
@@ -28,7 +28,7 @@ def made(tmp_path):
     """Return a cluster whose files are there, on a Java that is not."""
     cluster = HadoopCluster(tmp_path, "made")
     java = Java(tmp_path / "gone", 17)
-    plan = Plan.make(Wanted(gpus=1), port=FIRST, java=java, jars=tmp_path / "jars")
+    plan = ClusterPlan.make(Wanted(gpus=1), port=FIRST, java=java, jars=tmp_path / "jars")
     write_files(plan, cluster.layout)
     return cluster
 

@@ -18,8 +18,8 @@ from submarine_engine.installer.plan import (
     LAST,
     MOST_NODES,
     Card,
+    ClusterPlan,
     Layout,
-    Plan,
     Wanted,
     choose_gpus,
     declared_gpus,
@@ -34,7 +34,7 @@ HOME = Path("/somewhere/home")
 
 def make_plan(port=FIRST, **wanted):
     java = Java(Path("/opt/java"), 17)
-    return Plan.make(Wanted(**wanted), port=port, java=java, jars=Path("/cache/jars"))
+    return ClusterPlan.make(Wanted(**wanted), port=port, java=java, jars=Path("/cache/jars"))
 
 
 def real_gpus(count):

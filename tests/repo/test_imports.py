@@ -10,6 +10,11 @@ from pathlib import Path
 import grimp
 import pytest
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "submarine_engine": ROOT / "engine/submarine_engine",
@@ -86,3 +91,20 @@ def test_a_forbidden_import_would_be_found(tmp_path, monkeypatch):
     monkeypatch.setitem(PACKAGES, "submarine_engine", tmp_path)
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     assert foreign_imports("submarine_engine", set()) == ["bad.py:2 imports IPython.display"]
+
+
+def test_no_room_is_left_out_of_the_walls_around_backends():
+    """Who adds a module to the engine adds it there: import-linter has no word for all but these."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (walls,) = (one for one in contracts["contracts"] if "backend names one" in one["name"])
+    engine = PACKAGES["submarine_engine"]
+    there = {
+        ".".join(("submarine_engine", *path.relative_to(engine).with_suffix("").parts))
+        for folder in (engine, engine / "clusters")
+        for path in folder.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    backends = set(walls["forbidden_modules"])
+    named = {name for name in walls["source_modules"] if name.startswith("submarine_engine.")}
+    left = there - backends - {"submarine_engine.clusters"}
+    assert {name for name in left if "__" not in name} == named

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from submarine_engine.sweeps.hparams import HParams
-from submarine_engine.sweeps.study import Told
+from submarine_engine.sweeps.study import TrialResult
 
 from tests.sweeps.programs import run_program
 
@@ -49,11 +49,11 @@ def test_a_trial_has_its_parameters_its_curve_and_its_end(tmp_path):
     folder.mkdir()
     params = {"rate": 0.5, "units": 32, "flag": True, "kind": "0: <Net>", "none": None}
     trials = [
-        Told(0, "complete", params, (0.25,), seconds=2.0, reports={0: 1.0, 3: 0.5}),
-        Told(1, "pruned", {"rate": 1.0}, (), reports={0: 4.0}),
-        Told(2, "failed", {"rate": 1.5}, (), error="raised ValueError"),
-        Told(3, "complete", {"rate": 2.0}, (0.5,), reports={0: 0.5}),
-        Told(4, "complete", {"rate": 2.5}, (1.0,), reports=dict.fromkeys(range(5000), 1.0)),
+        TrialResult(0, "complete", params, (0.25,), seconds=2.0, reports={0: 1.0, 3: 0.5}),
+        TrialResult(1, "pruned", {"rate": 1.0}, (), reports={0: 4.0}),
+        TrialResult(2, "failed", {"rate": 1.5}, (), error="raised ValueError"),
+        TrialResult(3, "complete", {"rate": 2.0}, (0.5,), reports={0: 0.5}),
+        TrialResult(4, "complete", {"rate": 2.5}, (1.0,), reports=dict.fromkeys(range(5000), 1.0)),
     ]
     written = HParams(folder, ["loss"])
     for told in trials:
@@ -76,7 +76,7 @@ def test_a_trial_has_its_parameters_its_curve_and_its_end(tmp_path):
 
 
 def test_several_objectives_are_several_metrics(tmp_path):
-    HParams(tmp_path, ["loss", "size"]).ended(Told(0, "complete", {"x": 1}, (0.5, 3.0)))
+    HParams(tmp_path, ["loss", "size"]).ended(TrialResult(0, "complete", {"x": 1}, (0.5, 3.0)))
     assert shown(tmp_path)["trial-0"][1] == {"loss": [(0, 0.5)], "size": [(0, 3.0)]}
 
 
@@ -87,7 +87,7 @@ def test_a_sweep_goes_on_without_it(tmp_path, monkeypatch, problem):
         monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
         folder.mkdir()
     hparams = HParams(folder, ["loss"])
-    hparams.ended(Told(0, "complete", {"x": 1}, (0.5,), reports={0: math.nan}))
+    hparams.ended(TrialResult(0, "complete", {"x": 1}, (0.5,), reports={0: math.nan}))
     assert not list(tmp_path.glob("logdir/*"))
 
 

@@ -4,18 +4,18 @@ import json
 
 import pytest
 from submarine_engine.errors import CommandError
-from submarine_engine.sweeps.plan import Plan, objectives_of
+from submarine_engine.sweeps.plan import SweepPlan, objectives_of
 from submarine_engine.sweeps.space import Space
 
 LOSS = (("loss", "minimize"),)
 
 
 def test_a_plan_survives_json():
-    plan = Plan(objectives=(*LOSS, ("accuracy", "maximize")), trials=40, seed=3, max_gpus=8)
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    plan = SweepPlan(objectives=(*LOSS, ("accuracy", "maximize")), trials=40, seed=3, max_gpus=8)
+    assert SweepPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert plan.searches_by == "nsgaii"
     assert plan.prunes_by == "none"
-    assert Plan(objectives=LOSS, trials=1).searches_by == "tpe"
+    assert SweepPlan(objectives=LOSS, trials=1).searches_by == "tpe"
 
 
 @pytest.mark.parametrize(
@@ -39,17 +39,17 @@ def test_a_plan_survives_json():
 )
 def test_what_is_not_possible_is_refused(given, what):
     with pytest.raises(CommandError, match=what) as refused:
-        Plan(**{"objectives": LOSS, "trials": 3, **given})
+        SweepPlan(**{"objectives": LOSS, "trials": 3, **given})
     assert refused.value.fix
 
 
 def test_a_grid_has_no_more_trials_than_points():
     space = Space.of("a=[1, 2]; b=int(1, 3)")
-    assert Plan(objectives=LOSS, sampler="grid").total(space) == 6
-    assert Plan(objectives=LOSS, sampler="grid", trials=40).total(space) == 6
-    assert Plan(objectives=LOSS, sampler="grid", trials=4).total(space) == 4
+    assert SweepPlan(objectives=LOSS, sampler="grid").total(space) == 6
+    assert SweepPlan(objectives=LOSS, sampler="grid", trials=40).total(space) == 6
+    assert SweepPlan(objectives=LOSS, sampler="grid", trials=4).total(space) == 4
     with pytest.raises(CommandError, match="has no end"):
-        Plan(objectives=LOSS, sampler="grid").total(Space.of("a=uniform(0, 1)"))
+        SweepPlan(objectives=LOSS, sampler="grid").total(Space.of("a=uniform(0, 1)"))
 
 
 def test_objectives_are_names_for_a_direction():
@@ -66,4 +66,4 @@ def test_objectives_are_names_for_a_direction():
 
 def test_another_release_s_plan_is_refused():
     with pytest.raises(CommandError, match="version 9"):
-        Plan.from_json({**Plan(objectives=LOSS, trials=1).to_json(), "version": 9})
+        SweepPlan.from_json({**SweepPlan(objectives=LOSS, trials=1).to_json(), "version": 9})

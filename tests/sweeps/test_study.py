@@ -4,7 +4,7 @@ import math
 
 import optuna
 import pytest
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import STUDY_FILE, Study, StudyError, open_storage
 
@@ -12,7 +12,7 @@ SPACE = Space.of("rate=loguniform(1e-4, 1e-1); units=[32, 64, 128]; depth=int(1,
 
 
 def plan(**given):
-    return Plan(**{"objectives": (("loss", "minimize"),), "trials": 10, "seed": 1, **given})
+    return SweepPlan(**{"objectives": (("loss", "minimize"),), "trials": 10, "seed": 1, **given})
 
 
 def opened(folder, space=SPACE, name="sweep-1", **given):

@@ -5,11 +5,11 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.record import SweepRecord
 from submarine_engine.sweeps.rows import RowsReader, RowsWriter, TrialRow, row_of
 from submarine_engine.sweeps.space import Space
-from submarine_engine.sweeps.study import Study, Told
+from submarine_engine.sweeps.study import Study, TrialResult
 from submarine_engine.sweeps.summary import FILE, Summarizer, read_summary
 
 from tests.sweeps.programs import run_program
@@ -20,7 +20,9 @@ def sweep(tmp_path):
     """Make a sweep of so many trials, told one by one, and what tells of it."""
 
     def sweep(way="minimize", trials=300, **given):
-        plan = Plan(objectives=(("loss", way),), trials=trials, sampler="random", gpus=2, **given)
+        plan = SweepPlan(
+            objectives=(("loss", way),), trials=trials, sampler="random", gpus=2, **given
+        )
         space = Space.of("rate=loguniform(1e-4, 1e-1); units=[32, 64]")
         record = SweepRecord(folder=tmp_path, name="train", plan=plan, space=space)
         study = Study(tmp_path, record.study_name, plan, space)
@@ -196,7 +198,7 @@ def test_a_line_that_is_no_row_is_passed_over(tmp_path, line):
 
 @pytest.mark.parametrize("value", [10**400, 10**5000, math.inf, "\x1b[2J\u202ea"], ids=range(4))
 def test_any_parameter_is_a_short_text_or_a_number_that_json_holds(tmp_path, value):
-    told = Told(0, "complete", {"rate": value}, (1.0,), "", 1.0)
+    told = TrialResult(0, "complete", {"rate": value}, (1.0,), "", 1.0)
     writer = RowsWriter(tmp_path)
     writer.add(row_of(told, ["rate"], 1))
     writer.write()

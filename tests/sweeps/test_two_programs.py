@@ -1,6 +1,6 @@
 """Two programs at one sweep: what either asks for is done, once, by one job."""
 
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.record import SweepRecord
 from submarine_engine.sweeps.space import Space
 
@@ -11,7 +11,7 @@ def test_a_job_leaves_only_where_nothing_was_asked_for_meanwhile(tmp_path):
     record = SweepRecord(
         folder=tmp_path,
         name="train",
-        plan=Plan(objectives=(("loss", "minimize"),), trials=2),
+        plan=SweepPlan(objectives=(("loss", "minimize"),), trials=2),
         space=Space.of("x=[1, 2]"),
         jobs=("first",),
     )

@@ -54,7 +54,14 @@ from submarine_engine.bundle.needs import (
     Origins,
 )
 from submarine_engine.bundle.pickling import refuse_together
-from submarine_engine.bundle.script import IPYTHON_SYNTAX, THE_CALL, Plan, Script, compose, plan
+from submarine_engine.bundle.script import (
+    IPYTHON_SYNTAX,
+    THE_CALL,
+    Script,
+    ScriptPlan,
+    compose,
+    plan,
+)
 from submarine_engine.bundle.secrets import declared, is_secret
 from submarine_engine.bundle.source import FUNCTIONS, LINE, lambda_source, literal, scope_names
 from submarine_engine.bundle.statements import Statement
@@ -402,7 +409,7 @@ def _seeks(again: Sequence[MadeAgain], origins: Origins) -> dict[Position, str]:
     return found
 
 
-def _written(found: Plan, namespace: Mapping[str, object]) -> dict[str, object]:
+def _written(found: ScriptPlan, namespace: Mapping[str, object]) -> dict[str, object]:
     """Return the values with lists, dicts or sets in them that the script writes out."""
     loaded = {name for load in found.captured.loads for name in load.names}
     return {
@@ -427,7 +434,7 @@ def _plan(  # noqa: PLR0913 - what a plan is made of
     *,
     options: BuildOptions,
     outputs: Sequence[str],
-) -> Plan:
+) -> ScriptPlan:
     root = options.root
     lazy = "annotations" in executed.futures() or sys.version_info >= (3, 14)
     needs = Needs(origins, capture, part.reads(lazy=lazy), part.cell, lazy=lazy)
@@ -500,7 +507,7 @@ def _refuse_missing(needs: Needs, executed: Executed) -> None:
 
 
 def _bundle(  # noqa: PLR0913 - what a bundle is made of
-    found: Plan,
+    found: ScriptPlan,
     executed: Executed,
     part: MainCell,
     root: Path | None,
@@ -588,7 +595,7 @@ def _last_line(code: types.CodeType) -> int:
 
 
 def _set_on_libraries(
-    found: Plan, executed: Executed, part: MainCell, modules: Mapping[str, bytes]
+    found: ScriptPlan, executed: Executed, part: MainCell, modules: Mapping[str, bytes]
 ) -> tuple[str, ...]:
     """Return the attributes of imported modules, and of classes in them, that the code sets."""
     nodes = [statement.node for statement in part.parsed.statements]
@@ -606,7 +613,7 @@ def _set_on_libraries(
     return tuple(sorted(paths))
 
 
-def _modules(script: Script, found: Plan, root: Path | None) -> dict[str, bytes]:
+def _modules(script: Script, found: ScriptPlan, root: Path | None) -> dict[str, bytes]:
     if root is None:
         return {}
     referred = "".join(f"import {name}\n" for name in found.captured.modules)

@@ -17,7 +17,7 @@ from submarine_engine.bundle.executed import Import
 from submarine_engine.bundle.model import Blocks, CapturedValue, Cell, Content
 from submarine_engine.bundle.pickling import (
     Packed,
-    Watch,
+    PickleTrace,
     pack,
     refuse_value,
     refused_words,
@@ -122,7 +122,7 @@ class _Entry:
     cell: str
     source: str | None
     packed: Packed
-    watch: Watch
+    watch: PickleTrace
     secret: bool
     group: list[str] = field(default_factory=list)
 
@@ -283,8 +283,8 @@ class Capture:
     def _names(self, group: Iterable[str]) -> frozenset[str]:
         return frozenset().union(*(self._entries[name].watch.names for name in group))
 
-    def _pack(self, name: str, value: object, cell: str) -> tuple[Packed, Watch]:
-        watch = Watch(by_value=self._by_value)
+    def _pack(self, name: str, value: object, cell: str) -> tuple[Packed, PickleTrace]:
+        watch = PickleTrace(by_value=self._by_value)
         try:
             packed = pack(value, self._limit, watch)
         except Exception as error:  # noqa: BLE001 - a foreign __reduce__ raises what it likes
@@ -315,13 +315,13 @@ class Capture:
                 for name in merged:
                     self._entries[name].group = merged
 
-    def _pack_group(self, entry: _Entry) -> tuple[Packed, Watch]:
+    def _pack_group(self, entry: _Entry) -> tuple[Packed, PickleTrace]:
         if len(entry.group) == 1 and (
             entry.packed.data is not None or entry.packed.size > self._limit
         ):
             return entry.packed, entry.watch
         members = tuple(self._entries[name].value for name in entry.group)
-        watch = Watch(by_value=self._by_value)
+        watch = PickleTrace(by_value=self._by_value)
         packed = pack(members if len(members) > 1 else members[0], self._limit, watch)
         return packed, watch
 

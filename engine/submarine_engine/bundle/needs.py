@@ -80,7 +80,7 @@ class Defined:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ByValue:
     """By the value that it has now; `source` tells whether its statement could make it again."""
 
     value: object
@@ -96,7 +96,7 @@ class Outdated:
     newer: Position
 
 
-Origin = Builtin | Imported | Defined | Kept | Outdated
+Origin = Builtin | Imported | Defined | ByValue | Outdated
 
 
 IPYTHONS = {"display": "IPython.display", "get_ipython": "IPython"}
@@ -177,7 +177,7 @@ class Origins:
         if kind is Kind.IMPORT and isinstance(node, (ast.Import, ast.ImportFrom)):
             return self._imported(name, position, at)
         if kind is Kind.DEFINE and self._remembers(name, position, node):
-            return Kept(self._namespace[name], self.executed.cell(position).label, position)
+            return ByValue(self._namespace[name], self.executed.cell(position).label, position)
         if kind in (Kind.IMPORT, Kind.DEFINE) or position >= self.end:
             return Defined(self._latest_alike(name, position), position)
         return self._assigned(name, position)
@@ -226,7 +226,7 @@ class Origins:
             return Defined(position, position)
         if isinstance(value, types.ModuleType) and value.__name__ in sys.modules:
             return Imported((import_module(value.__name__, name),), position)
-        return Kept(value, self.executed.cell(position).label, position, source=simple)
+        return ByValue(value, self.executed.cell(position).label, position, source=simple)
 
     def _is_unchanged(self, node: ast.stmt, name: str) -> bool:
         known = is_constant(node, name) and name in self._namespace
@@ -307,7 +307,7 @@ class Origins:
             if home and "." not in home[1]:
                 asname = name if name != home[1] else None
                 return Imported((Import(home[0], home[1], asname),))
-        return Kept(value, "")
+        return ByValue(value, "")
 
 
 def _hidden(name: str, value: object) -> bool:
@@ -433,7 +433,7 @@ class Needs:
         self.main, self.cell = main, cell
         self.sources: dict[Position, Position] = {}
         self.additions: dict[Position, list[Position]] = {}
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, ByValue] = {}
         self.held: dict[str, object] = {}
         self.refers: dict[str, frozenset[str]] = {}
         self.called: dict[str, frozenset[str]] = {}
@@ -545,7 +545,7 @@ class Needs:
             names = [name for name in self.imports if _is_object(self.origins.value(name), value)]
             for one in (dotted, *names):
                 want = _Want(one, None, _NOTHING, hard=False, place=Place(value=dotted))
-                self._keep(want, Kept(value, ""))
+                self._keep(want, ByValue(value, ""))
             if dotted in self.kept:
                 self.refers[dotted] |= {name}
         while self._todo:
@@ -659,7 +659,7 @@ class Needs:
             if want.at is None:
                 self._keep_attributes(want.name, origin.position)
             self._want_referred(want.name, self.origins.as_source.get(want.name, _NOTHING))
-        elif isinstance(origin, Kept):
+        elif isinstance(origin, ByValue):
             self._keep(want, origin)
         elif want.hard and origin is None:
             self.missing.setdefault(want.name, want.place)
@@ -718,7 +718,7 @@ class Needs:
                 cell = self.origins.executed.cell(position).label
                 place = Place(value=dotted)
                 want = _Want(dotted, None, _NOTHING, hard=False, place=place)
-                self._keep(want, Kept(held, cell))
+                self._keep(want, ByValue(held, cell))
                 if dotted in self.kept:
                     self.refers[dotted] |= {name}
 
@@ -736,7 +736,7 @@ class Needs:
         if held is None or dotted in self.kept or dotted in self._unset:
             return
         want = _Want(dotted, None, _NOTHING, hard=False, place=Place(value=dotted))
-        self._keep(want, Kept(held[0], cell))
+        self._keep(want, ByValue(held[0], cell))
         if dotted in self.kept:
             self.refers[dotted] |= {name}
         else:
@@ -750,9 +750,9 @@ class Needs:
         """Take along a value that no cell has bound."""
         self.refers[name] = self.capture.add(name, value)
         self.called[name] = self.capture.reads(name)
-        self.kept[name] = Kept(value, "")
+        self.kept[name] = ByValue(value, "")
 
-    def _keep(self, want: _Want, kept: Kept) -> None:
+    def _keep(self, want: _Want, kept: ByValue) -> None:
         name = want.name
         if name in self.kept:
             return

@@ -118,12 +118,12 @@ def set_in(root: Path) -> tuple[ModuleValue, ...]:
 
 
 def doubt(module: ModuleType, states: ModuleStates, *, computed: bool) -> None:
-    """Take for set what a module's file does not tell to be as it was.
+    """Treat as changed every name whose value the module's file does not prove unchanged.
 
     Parameters
     ----------
     computed
-        Whether that is so, too, of what a statement computes and calls may have changed in place.
+        Whether what a statement computes is treated so, too: calls may have changed it in place.
     """
     with suppress(OSError, ValueError, SyntaxError, RecursionError):
         said = _said(_file(module))

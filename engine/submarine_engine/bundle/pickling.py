@@ -277,7 +277,7 @@ class _EnoughError(Exception):
 
 
 @dataclass
-class Watch:
+class PickleTrace:
     """What was seen while one value was pickled.
 
     Parameters
@@ -381,7 +381,7 @@ class _Sink:
 class _Watching(ByValue):
     """The part of the picklers below that looks at each object."""
 
-    watch: Watch
+    watch: PickleTrace
     sink: _Sink
     has_sets = False
 
@@ -524,7 +524,7 @@ class _SortingPickler(_Watching, _PythonPickler):  # type: ignore[misc]
     dispatch[frozenset] = save_frozenset
 
 
-def pack(value: object, room: int, watch: Watch) -> Packed:
+def pack(value: object, room: int, watch: PickleTrace) -> Packed:
     """Pickle `value`, keeping at most `room` bytes of it; equal values give equal bytes.
 
     Raises
@@ -566,7 +566,7 @@ def _shared_memory(memo: Mapping[int, object]) -> dict[int, object]:
     }
 
 
-def _run(kind: Any, value: object, room: int, watch: Watch) -> tuple[Packed, bool]:  # noqa: ANN401
+def _run(kind: Any, value: object, room: int, watch: PickleTrace) -> tuple[Packed, bool]:  # noqa: ANN401
     sink = _Sink(room)
     pickler = kind(sink, PROTOCOL, buffer_callback=sink.buffer)
     pickler.watch, pickler.sink = watch, sink

@@ -18,9 +18,9 @@ from submarine_engine.bundle.executed import Executed, Import, Position, rendere
 from submarine_engine.bundle.maincell import MainCell
 from submarine_engine.bundle.model import Cell, LineSpan, MadeAgain
 from submarine_engine.bundle.needs import (
+    ByValue,
     Defined,
     Imported,
-    Kept,
     Needs,
     NeedsPlainError,
     NeedsSourceError,
@@ -105,7 +105,7 @@ Item = Position | Load | str
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScriptPlan:
     """What a script consists of.
 
     Parameters
@@ -158,7 +158,7 @@ class _Graph:
         origin = self.needs.origins.of(name, at)
         if isinstance(origin, Defined) and origin.position in self.needs.sources:
             yield origin.position
-        elif isinstance(origin, Kept) and name in self.needs.kept:
+        elif isinstance(origin, ByValue) and name in self.needs.kept:
             yield name
         elif isinstance(origin, Imported) and origin.bound in self.needs.sources:
             yield origin.bound  # an import that stays in its place
@@ -235,7 +235,7 @@ class _Graph:
         return used and provider in self._providers(name, at)
 
 
-def plan(needs: Needs) -> Plan:
+def plan(needs: Needs) -> ScriptPlan:
     """Put what `needs` found into an order, and take the values.
 
     Raises
@@ -264,7 +264,7 @@ def plan(needs: Needs) -> Plan:
     item: dict[PlanNode, Item] = {name: load for load in captured.loads for name in load.names}
     nodes = sorted(graph.nodes, key=_rank(needs, captured))
     items = dict.fromkeys(item.get(node, node) for node in nodes)
-    return Plan(
+    return ScriptPlan(
         imports,
         tuple(ordered(list(items), _mapped(graph.now, item), _mapped(wishes, item))),
         captured,
@@ -360,9 +360,9 @@ def _functions(needs: Needs, nodes: Iterable[PlanNode]) -> Iterator[str]:
 
 
 def _effects(graph: _Graph) -> dict[Position, list[ast.expr]]:
-    """Return the decorators that lead to a value, of what they have handed back as it was.
+    """Return decorators that note a function somewhere and return it unchanged (``@app.on``).
 
-    What they did to the value is in it: ``@app.on`` has put the function into ``app``.
+    What they did is in the value that they noted it in: the function is in ``app`` by now.
     """
     needs = graph.needs
     added = {place for places in needs.additions.values() for place in places}
@@ -494,7 +494,7 @@ _HEADER = (
 
 
 def compose(
-    plan: Plan, executed: Executed, main: MainCell, entry: str, local: Collection[str] = ()
+    plan: ScriptPlan, executed: Executed, main: MainCell, entry: str, local: Collection[str] = ()
 ) -> Script:
     """Write the script.
 
@@ -514,7 +514,9 @@ def title(cell: Cell) -> str:
 
 
 class _Composer:
-    def __init__(self, plan: Plan, executed: Executed, main: MainCell, script: Script) -> None:
+    def __init__(
+        self, plan: ScriptPlan, executed: Executed, main: MainCell, script: Script
+    ) -> None:
         self.plan, self.executed, self.main, self.script = plan, executed, main, script
         self.main_index = len(executed.cells) - 1
         self.loads = plan.captured.loads

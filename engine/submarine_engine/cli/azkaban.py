@@ -186,11 +186,11 @@ def open_(command: Command, output: Output) -> int:
 
 
 def _follow(client: Azkaban, number: int, output: Output) -> int:
-    from submarine_engine.flows.azkaban_client import Told  # noqa: PLC0415 - needs requests
+    from submarine_engine.flows.azkaban_client import ExecutionEvent  # noqa: PLC0415 - needs requests
 
     try:
         for told in client.follow(number):
-            if not isinstance(told, Told):
+            if not isinstance(told, ExecutionEvent):
                 ended: Execution = told
                 break
             if output.json:

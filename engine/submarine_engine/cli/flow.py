@@ -19,7 +19,7 @@ from submarine_engine.flows.build import FlowOptions, build_flow
 from submarine_engine.flows.drawing import drawn
 from submarine_engine.flows.folder import RemotePath, place_of
 from submarine_engine.flows.model import Flow
-from submarine_engine.flows.node import Asked, run_node
+from submarine_engine.flows.node import NodeRequest, run_node
 from submarine_engine.flows.records import NodeRecord, NodeState
 from submarine_engine.flows.runner import (
     Runner,
@@ -44,7 +44,7 @@ def build(command: Command, output: Output) -> int:
     to = values.get("to", _NONE)
     if to != _NONE and to not in WRITERS:
         raise CommandError(
-            f"nobody writes flows for {to!r}",
+            f"flows cannot be written for {to!r}",
             where="--to",
             fix=f"write --to {' or '.join((*WRITERS, _NONE))}",
         )
@@ -201,7 +201,7 @@ def node(command: Command, output: Output) -> int:
             return _watch(job, name, wanted, output, interrupts)
 
         try:
-            asked = Asked(
+            asked = NodeRequest(
                 folder=place_of(values["folder"]),
                 node=values["node"],
                 run=values.get("run", ""),
@@ -245,13 +245,13 @@ def _watch(
         job.cancel("its node was cancelled")
         return True
 
-    noting = _Asked(interrupts, wanted)
+    noting = _NodeInterrupts(interrupts, wanted)
     status = follow(job, view, noting, cancel)
     assert status is not None  # noqa: S101 - for the type checker: `cancel` never leaves
     return status
 
 
-class _Asked(Interrupts):
+class _NodeInterrupts(Interrupts):
     """Interrupts that also come from whoever writes that the node is to end."""
 
     def __init__(self, inner: Interrupts, wanted: Callable[[], bool]) -> None:

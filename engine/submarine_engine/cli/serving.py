@@ -26,7 +26,7 @@ def start(command: Command, output: Output) -> int:
 
 
 def update(command: Command, output: Output) -> int:
-    """Serve another model, or by another number of replicas; likewise."""
+    """Serve another model, or by another number of replicas; wait as `start` does."""
     values = command.values
     record = update_serving(values["serving"], values.get("model"), values)
     return _follow(record, command, output)

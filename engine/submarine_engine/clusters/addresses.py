@@ -84,7 +84,7 @@ class FsspecStorage(Storage):
         self._files, self._scheme = files, scheme
         if not _creates_alone(files):
             raise UnsupportedError(
-                f"of two that make one file in {scheme}:// at once, fsspec tells neither",
+                f"{scheme}:// has no exclusive create in fsspec: two runs could take one lock",
                 where=f"{scheme}://",
                 fix="name a folder in HDFS or an object store that refuses the second, or one on a"
                 " path that all machines share; fsspec 2024.10 and newer can ask for it",

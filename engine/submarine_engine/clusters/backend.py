@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.inside import Credentials
     from submarine_engine.clusters.log_mirror import LogSource
-    from submarine_engine.clusters.saving import Asked
+    from submarine_engine.clusters.saving import SaveRequest
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.config import Config
     from submarine_engine.findings import Check
@@ -731,7 +731,7 @@ class Backend(ClusterKind):
         """
         return {}
 
-    def save(self, asked: Asked, path: str) -> Saved:  # noqa: ARG002 - of clusters that can
+    def save(self, asked: SaveRequest, path: str) -> Saved:  # noqa: ARG002 - of clusters that can
         """Bring the model of a running job to a folder, see `Cluster.save`.
 
         Parameters

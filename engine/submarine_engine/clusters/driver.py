@@ -29,7 +29,7 @@ from submarine_engine.clusters.environment import (
 )
 from submarine_engine.clusters.machine import process_stat, reap
 from submarine_engine.clusters.reader import read_batch
-from submarine_engine.clusters.saving import Asked
+from submarine_engine.clusters.saving import SaveRequest
 from submarine_engine.clusters.store import StatusCache, read_warnings
 from submarine_engine.config import load_config
 from submarine_engine.declared import check_options
@@ -66,7 +66,7 @@ class RecordedCluster(Cluster):
 
     @abstractmethod
     def attend(self, paths: JobPaths, status: JobStatus) -> bool:
-        """See to it that somebody runs a job that is not over and tells nothing new.
+        """Make sure that a driver runs for a job that is not over and has no new events.
 
         Called at each look, so it asks nobody far away.
 
@@ -331,7 +331,9 @@ class DrivenCluster(RecordedCluster):
     def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
         """Bring the model of a running job to the new folder `path`, while training goes on."""
         with self.on_record(job_id) as paths:
-            return self.backend.save(Asked(paths, lambda: self.status(job_id), patience), path)
+            return self.backend.save(
+                SaveRequest(paths, lambda: self.status(job_id), patience), path
+            )
 
     def stacks(self, job_id: str) -> Stacks:
         """Return where the tasks of a running job stand; asks the job's driver."""

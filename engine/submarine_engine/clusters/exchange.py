@@ -85,9 +85,9 @@ def read_hello(data: bytes, job_id: str, task: str, attempt: int = 1) -> Hello:
         raise WrongHelloError(f"its hello is of another task, job or release: {ids!r:.200}")
     texts = isinstance(host, str) and isinstance(network, str)
     if not texts or not _is_host(host) or len(network) > _LONGEST:
-        raise WrongHelloError(f"the host in its hello is none: {host!r:.100}")
+        raise WrongHelloError(f"invalid host name in its hello: {host!r:.100}")
     if not isinstance(ports, list) or len(ports) != PORTS or not all(map(_is_port, ports)):
-        raise WrongHelloError(f"the ports in its hello are none: {ports!r:.100}")
+        raise WrongHelloError(f"invalid ports in its hello: {ports!r:.100}")
     return Hello(host, network, tuple(ports))
 
 

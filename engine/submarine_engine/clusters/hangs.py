@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from submarine_runtime.eventpack import files
 
 from submarine_engine.amounts import duration
-from submarine_engine.clusters.stacks import LARGEST_QUESTION, Look, as_json
+from submarine_engine.clusters.stacks import LARGEST_QUESTION, StackSample, as_json
 from submarine_engine.history import JobPaths, read_foreign, write_json
 from submarine_engine.job import JobSpec
 from submarine_engine.lifecycle import WORKERS
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from submarine_engine.clusters.backend import Request
-    from submarine_engine.clusters.stacks import Told
+    from submarine_engine.clusters.stacks import TaskStack
     from submarine_engine.clusters.tasks import TaskRun
     from submarine_engine.history import TaskPaths
     from submarine_engine.stacks import Stacks
@@ -78,7 +78,7 @@ class HangFinder:
         # A command's Python is a process of its own, which tells no stacks.
         commands = any(role.command for role in spec.roles if role.name in WORKERS)
         self._is_on = self._after > 0 and len(self._workers) > 1 and not commands
-        self._looks: list[Look] = []
+        self._looks: list[StackSample] = []
         self._seen: Mapping[str, tuple[int, ...]] = {}
         self._quiet_since = self._look_at = 0.0
 
@@ -106,13 +106,13 @@ class HangFinder:
         """Whether nothing has come since the last look."""
         return bool(self._looks)
 
-    def see(self, look: Look) -> bool:
-        """Take what a look has told; whether the job hangs by that.
+    def see(self, look: StackSample) -> bool:
+        """Add a sample of the stacks; return whether the job counts as hanging.
 
         Parameters
         ----------
         look
-            One that was due.
+            A sample that was due.
         """
         self._looks.append(look)
         return len(self._looks) == len(_LOOKS) and self._hangs()
@@ -148,7 +148,7 @@ class HangFinder:
         )
 
 
-def _waits(row: Sequence[Told], seconds: float) -> bool:
+def _waits(row: Sequence[TaskStack], seconds: float) -> bool:
     """Return whether a task did nothing from the first to the last look."""
     first, last = row[0], row[-1]
     if first.cpu is None or last.cpu is None:  # nobody knows
@@ -204,12 +204,12 @@ class StackSampler:
         self._request = request
         self._hangs = hangs
         self._was_due, self._warned = False, warned
-        self._look: Look | None = None
+        self._look: StackSample | None = None
         self._answered = ""
 
     @property
     def is_sampling(self) -> bool:
-        """Whether a look is under way."""
+        """Whether stacks are being asked for."""
         return self._look is not None
 
     def step(self, tasks: Sequence[TaskRun]) -> str | None:
@@ -235,7 +235,7 @@ class StackSampler:
             if not running or not (self._was_due or asked not in ("", self._answered)):
                 return None
             hosts = {one.task: one.node.partition(":")[0] for one in running}
-            self._look = Look(self._request, hosts)
+            self._look = StackSample(self._request, hosts)
         if not self._look.step():
             return None
         look, self._look = self._look, None
@@ -254,7 +254,7 @@ class StackSampler:
             return str(told["id"])
         return ""
 
-    def _words(self, look: Look, tasks: Sequence[TaskRun]) -> str:
+    def _words(self, look: StackSample, tasks: Sequence[TaskRun]) -> str:
         # imported late: few jobs hang, and it reads bundles
         from submarine_engine.stacks import read_stacks  # noqa: PLC0415
 

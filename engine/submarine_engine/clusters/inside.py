@@ -60,7 +60,7 @@ class Credentials(NamedTuple):
 
 
 class _NobodyError(Exception):
-    """No server is where one was."""
+    """There is no server any more where one has listened."""
 
 
 def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reached

@@ -269,9 +269,9 @@ class JobRun:
             return None
         # imported late: few jobs are watched so, and who supervises others need not wait for it
         from submarine_engine.clusters.idle import SAVE_WITHIN, IdleWatch  # noqa: PLC0415
-        from submarine_engine.clusters.saving import Asked  # noqa: PLC0415 - likewise
+        from submarine_engine.clusters.saving import SaveRequest  # noqa: PLC0415 - likewise
 
-        asked = Asked(self._paths, lambda: self._status, SAVE_WITHIN, of_code=True)
+        asked = SaveRequest(self._paths, lambda: self._status, SAVE_WITHIN, of_code=True)
         return IdleWatch(
             self._spec.idle,
             self._paths,

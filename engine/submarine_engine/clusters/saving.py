@@ -301,7 +301,7 @@ class FolderStorage:
         return True
 
 
-def kept_storage(asked: Asked) -> FolderStorage | None:
+def kept_storage(asked: SaveRequest) -> FolderStorage | None:
     """Return the checkpoints of a job that keeps them in a folder of this machine; None of others.
 
     Parameters
@@ -464,7 +464,7 @@ class MessageHook:
 
     unseen = ""
 
-    def __init__(self, asked: Asked, folder: Callable[[str], Path]) -> None:
+    def __init__(self, asked: SaveRequest, folder: Callable[[str], Path]) -> None:
         self._asked = asked
         self._folder = folder
 
@@ -486,7 +486,7 @@ class MessageHook:
 
 
 def wait_for(
-    asked: Asked, task: str, read: Callable[[], Note | None], until: float, folder: Path
+    asked: SaveRequest, task: str, read: Callable[[], Note | None], until: float, folder: Path
 ) -> Note:
     """Ask a task for its model, and wait until it is written where it runs.
 
@@ -557,7 +557,7 @@ def can_save(paths: JobPaths, status: JobStatus) -> bool:
     return bool(record.get("spec", {}).get("checkpoint_path"))
 
 
-class Asked(NamedTuple):
+class SaveRequest(NamedTuple):
     """Whose model is asked for.
 
     Parameters
@@ -576,7 +576,7 @@ class Asked(NamedTuple):
     of_code: bool = False
 
 
-def save(asked: Asked, target: Target, hook: Hook, storage: Storage | None) -> Saved:
+def save(asked: SaveRequest, target: Target, hook: Hook, storage: Storage | None) -> Saved:
     """Save a job's model, see `Cluster.save`.
 
     Parameters

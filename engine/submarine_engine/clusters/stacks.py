@@ -49,8 +49,8 @@ LARGEST_QUESTION = 4096
 _LARGEST = 1 << 28  # of hundreds of tasks, each with the most that it may tell
 
 
-class Told(NamedTuple):
-    """What a task has told.
+class TaskStack(NamedTuple):
+    """The stacks of a task's threads at one moment.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class Told(NamedTuple):
     moved: int = 0
 
 
-class Look:
-    """One look at the stacks of all tasks that run.
+class StackSample:
+    """The stacks of all tasks that run, asked for once.
 
     Parameters
     ----------
@@ -84,19 +84,19 @@ class Look:
     def __init__(self, request: Request, hosts: Mapping[str, str]) -> None:
         self.at = time.time()
         self.mono = time.monotonic()
-        self.told: dict[str, Told] = {}
+        self.told: dict[str, TaskStack] = {}
         self._request = request
         self._hosts = hosts
         self._id = secrets.token_hex(8)
         self._unasked = set(hosts)
         self._asked_at: dict[str, float] = {}
         """When each task was asked whose main thread was not."""
-        self._heard: dict[str, Told] = {}
+        self._heard: dict[str, TaskStack] = {}
         self._until = time.monotonic() + PATIENCE
         self._hear_at = 0.0
 
     def step(self) -> bool:
-        """Ask, or hear; whether all is told that will be."""
+        """Ask tasks, or read their answers; return whether none is to be waited for."""
         for task in sorted(self._unasked):
             # Its code has not begun, or the cluster does not answer now: once more, then.
             with suppress(ClusterError):
@@ -116,7 +116,7 @@ class Look:
         if len(self.told) < len(self._hosts) and now < self._until:
             return False
         for task, host in self._hosts.items():
-            silent = self._heard.get(task, Told(host, "", None))
+            silent = self._heard.get(task, TaskStack(host, "", None))
             self.told.setdefault(task, silent._replace(text=""))
         return True
 
@@ -132,7 +132,7 @@ class Look:
             self._heard[task] = found
 
 
-def _read(host: str, data: bytes) -> Told:
+def _read(host: str, data: bytes) -> TaskStack:
     first, _, rest = data.partition(b"\n")
     seconds, moved = None, 0
     if first.startswith(CPU):
@@ -140,10 +140,10 @@ def _read(host: str, data: bytes) -> Told:
             told, _, bytes_moved = first[len(CPU) :].partition(b" io ")
             seconds, moved = float(told), int(bytes_moved or 0)
         data = rest
-    return Told(host, data.decode("ascii", "replace"), seconds, moved)
+    return TaskStack(host, data.decode("ascii", "replace"), seconds, moved)
 
 
-def as_json(paths: JobPaths, asked: str, look: Look) -> dict[str, Any]:
+def as_json(paths: JobPaths, asked: str, look: StackSample) -> dict[str, Any]:
     """Return what ``stacks.json`` says of a look, with the job's secrets masked."""
     masker = masker_of(paths.root)
     tasks = {

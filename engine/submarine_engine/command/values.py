@@ -92,7 +92,7 @@ def read_condition(text: str) -> str:
 
 
 def read_by(text: str) -> str:
-    """Return what usage is told by.
+    """Return a group of the usage table by its word: one of `USAGE_BY`.
 
     Raises
     ------

@@ -172,7 +172,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ExecutionEvent:
     """What following an execution yields: a line of a node's log, or a new state of it.
 
     Parameters
@@ -499,7 +499,7 @@ class Azkaban:
 
     def follow(
         self, number: int, *, wait: Callable[[float], None] = time.sleep
-    ) -> Iterator[Told | Execution]:
+    ) -> Iterator[ExecutionEvent | Execution]:
         """Yield what an execution's nodes write and become; last the execution itself, ended.
 
         Parameters
@@ -655,18 +655,18 @@ class _Log:
         self._attempt = self._offset = 0
         self._state, self._rest, self._shown = "", "", False
 
-    def more(self, step: Step, *, over: bool) -> Iterator[Told]:
+    def more(self, step: Step, *, over: bool) -> Iterator[ExecutionEvent]:
         """Yield what is new of a node."""
         if step.state not in _NEVER_RAN:  # else there is no log
             yield from self._tried(step, over=over)
         if step.state != self._state:
             self._state = step.state
-            yield Told(node=self._node, text=step.state.lower(), is_state=True)
+            yield ExecutionEvent(node=self._node, text=step.state.lower(), is_state=True)
 
-    def _tried(self, step: Step, *, over: bool) -> Iterator[Told]:
+    def _tried(self, step: Step, *, over: bool) -> Iterator[ExecutionEvent]:
         while self._attempt < step.attempt:
             yield from self._lines(last=True)
-            yield Told(
+            yield ExecutionEvent(
                 node=self._node, text=f"failed, try {self._attempt + 2} follows", is_state=True
             )
             self._attempt, self._offset, self._rest, self._shown = self._attempt + 1, 0, "", False
@@ -674,7 +674,7 @@ class _Log:
         if step.state != self._state and step.ended is not None:
             yield from self._lines(last=True)
 
-    def _lines(self, *, last: bool) -> Iterator[Told]:
+    def _lines(self, *, last: bool) -> Iterator[ExecutionEvent]:
         while True:
             text, offset = self._azkaban.log(self._number, self._node, self._offset, self._attempt)
             if offset == self._offset:
@@ -687,14 +687,14 @@ class _Log:
             yield from self._told(self._rest)
             self._rest = ""
 
-    def _told(self, line: str) -> Iterator[Told]:
+    def _told(self, line: str) -> Iterator[ExecutionEvent]:
         found = self._LINE.match(line)
         ours = found is not None and found["node"] == self._node
         text = line[found.end() :] if found and ours else line
         if ours and text.startswith("Process with id "):
             self._shown = False
         elif self._shown or (found and ours and found["level"] in ("ERROR", "FATAL")):
-            yield Told(node=self._node, text=text)
+            yield ExecutionEvent(node=self._node, text=text)
         if ours and text.startswith("Spawned process with id "):
             self._shown = True
 

@@ -87,7 +87,7 @@ class Following(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class NodeRequest:
     """Which node of which run, and how it is run.
 
     Parameters
@@ -111,7 +111,7 @@ class Asked:
 
 
 def run_node(
-    asked: Asked, follow: Following, tell: Callable[[str], object] = lambda _: None
+    asked: NodeRequest, follow: Following, tell: Callable[[str], object] = lambda _: None
 ) -> NodeRecord:
     """Run a node to its end, or return the end that it has come to.
 
@@ -161,7 +161,7 @@ class _Running:
         flow: Flow,
         node: Node,
         paths: FlowPaths,
-        asked: Asked,
+        asked: NodeRequest,
         values: Mapping[str, Any],
         follow: Following,
         tell: Callable[[str], object],
@@ -320,7 +320,7 @@ class _Running:
         return str(chosen), spec, Caching.of(command.values, origin) or caching
 
     def _told(self, spec: JobSpec) -> JobSpec:
-        """Say whose it is, and who is told of its end unless the cell says so itself."""
+        """Name the flow's notebook for people, and the node's webhook unless the cell has one."""
         # No file of the notebook need be here: its name is for people.
         notify = spec.notify or next(iter(self.node.notify), None)
         return replace(spec, notebook=self.flow.notebook, notify=notify)
@@ -384,7 +384,7 @@ class _Running:
             ) from None
         if bundle.hash != digest:
             raise FlowError(
-                "its bundle is not what was built",
+                "its bundle has changed since the flow was built",
                 where=str(folder),
                 fix="build the flow anew: submarine flow build",
             )

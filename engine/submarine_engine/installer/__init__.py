@@ -11,6 +11,6 @@
 
 from submarine_engine.installer.cluster import DaemonStatus, HadoopCluster, running_clusters
 from submarine_engine.installer.daemons import Daemon
-from submarine_engine.installer.plan import Plan, Wanted
+from submarine_engine.installer.plan import ClusterPlan, Wanted
 
-__all__ = ["Daemon", "DaemonStatus", "HadoopCluster", "Plan", "Wanted", "running_clusters"]
+__all__ = ["ClusterPlan", "Daemon", "DaemonStatus", "HadoopCluster", "Wanted", "running_clusters"]

@@ -28,8 +28,8 @@ from submarine_engine.installer.daemons import (
 from submarine_engine.installer.java import fetch_jars, find_java
 from submarine_engine.installer.plan import (
     DEFAULT_NAME,
+    ClusterPlan,
     Layout,
-    Plan,
     Wanted,
     hold_block,
     read_plan,
@@ -172,7 +172,7 @@ class HadoopCluster(OwnCluster):
         return mine and "resourcemanager" in find_daemons(self.layout)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ClusterPlan:
         """What it is made of.
 
         Raises
@@ -195,7 +195,7 @@ class HadoopCluster(OwnCluster):
         *,
         report: Report = str,
         timeout: float = READY_IN,
-    ) -> Plan:
+    ) -> ClusterPlan:
         """Build and start it, or what of it is not up; return when a job could run.
 
         Whatever was interrupted before is finished. Daemons stay until `down`.
@@ -232,7 +232,7 @@ class HadoopCluster(OwnCluster):
             more = fetch_jars(java, pom=realm.POM, report=report) if secure else None
             with hold_block(self.layout.root, plan.port if plan else None) as port:
                 asked = plan.wanted if plan else wanted or Wanted()
-                plan = Plan.make(asked, port=port, java=java, jars=jars, secure_jars=more)
+                plan = ClusterPlan.make(asked, port=port, java=java, jars=jars, secure_jars=more)
                 write_files(plan, self.layout)
                 self._start(plan, report, timeout)
         return plan
@@ -294,7 +294,7 @@ class HadoopCluster(OwnCluster):
         """
         Starter(self.plan, self.layout, timeout).wait()
 
-    def _refuse_other(self, plan: Plan, wanted: Wanted) -> None:
+    def _refuse_other(self, plan: ClusterPlan, wanted: Wanted) -> None:
         if different := plan.differs(wanted):
             raise ClusterError(
                 f"the cluster {self.name!r} is there already, with {different}",
@@ -302,7 +302,7 @@ class HadoopCluster(OwnCluster):
                 fix="end it first (`submarine cluster down`), or give the new one a --name",
             )
 
-    def _start(self, plan: Plan, report: Report, timeout: float) -> None:
+    def _start(self, plan: ClusterPlan, report: Report, timeout: float) -> None:
         running = find_daemons(self.layout)
         absent = [name for name in daemon_names(plan) if name not in running]
         starter = Starter(plan, self.layout, timeout)

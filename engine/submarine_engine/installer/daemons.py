@@ -21,7 +21,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 from submarine_engine import kerberos
 from submarine_engine.errors import ClusterError, KerberosError
 from submarine_engine.installer import realm, tls
-from submarine_engine.installer.plan import Layout, Plan
+from submarine_engine.installer.plan import ClusterPlan, Layout
 from submarine_engine.installer.sites import quick_flags
 
 # The processes of a cluster, found by what the kernel shows of them, and ended.
@@ -194,7 +194,7 @@ class Daemon:
         cluster.
     """
 
-    def __init__(self, name: str, plan: Plan, layout: Layout) -> None:
+    def __init__(self, name: str, plan: ClusterPlan, layout: Layout) -> None:
         self.name = name
         self.log = layout.log(name)
         self._plan = plan
@@ -300,20 +300,22 @@ class Daemon:
         )
 
 
-def daemon_names(plan: Plan) -> list[str]:
+def daemon_names(plan: ClusterPlan) -> list[str]:
     """Return the names of a cluster's daemons, in the order of their start."""
     hdfs = ["namenode", "datanode"] if plan.hdfs else []
     kdc = [KDC] if plan.secure else []
     return [*kdc, "resourcemanager", *hdfs, *(f"nodemanager-{n}" for n in range(plan.nodes))]
 
 
-def daemon_environment(plan: Plan, layout: Layout) -> dict[str, str]:
+def daemon_environment(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
     """Return the environment that daemons run in."""
     kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
     return {**kept, **cluster_environment(plan, layout, kept)}
 
 
-def cluster_environment(plan: Plan, layout: Layout, outer: Mapping[str, str]) -> dict[str, str]:
+def cluster_environment(
+    plan: ClusterPlan, layout: Layout, outer: Mapping[str, str]
+) -> dict[str, str]:
     """Return what programs need in order to find the cluster, above an `outer` environment."""
     here = str(layout.bin)
     path = [entry for entry in outer.get("PATH", "").split(":") if entry not in ("", here)]
@@ -360,18 +362,18 @@ _ACTORS = "BPServiceActorInfo"
 _NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, KerberosError)
 
 
-def missing_parts(plan: Plan, layout: Layout) -> list[str]:
+def missing_parts(plan: ClusterPlan, layout: Layout) -> list[str]:
     """Return what is still missing before a job could run, in words; empty when it could."""
     if plan.secure and not realm.kdc_answers(plan):
         return ["the kdc does not answer"]
-    asked = _Asked(layout if plan.secure else None)
+    asked = _DaemonClient(layout if plan.secure else None)
     found = [_missing_yarn(plan, asked)]
     if plan.hdfs:
         found.append(_missing_hdfs(plan, asked))
     return [problem for problem in found if problem]
 
 
-def _missing_yarn(plan: Plan, ask: _Asked) -> str:
+def _missing_yarn(plan: ClusterPlan, ask: _DaemonClient) -> str:
     try:
         nodes = ask(f"{plan.rm_web}/ws/v1/cluster/nodes")["nodes"]
         known = {str(node["id"]).rpartition(":")[2]: node for node in (nodes or {}).get("node", ())}
@@ -383,7 +385,9 @@ def _missing_yarn(plan: Plan, ask: _Asked) -> str:
     return f"{ready} of {plan.nodes} nodes running with {plan.gpus} GPUs"
 
 
-def _node_runs(plan: Plan, number: int, known: Mapping[str, Any], ask: _Asked) -> bool:
+def _node_runs(
+    plan: ClusterPlan, number: int, known: Mapping[str, Any], ask: _DaemonClient
+) -> bool:
     node = known.get(str(plan.node_port(number, 0)))
     if node is None or node["state"] != "RUNNING" or _gpus(node) != plan.gpus:
         return False
@@ -401,7 +405,7 @@ def _gpus(node: dict[str, Any]) -> int:
     return next((int(kind["value"]) for kind in kinds if kind["name"] == "yarn.io/gpu"), 0)
 
 
-def _missing_hdfs(plan: Plan, ask: _Asked) -> str:
+def _missing_hdfs(plan: ClusterPlan, ask: _DaemonClient) -> str:
     try:
         if _bean(ask, plan.namenode_web, "NameNode", "NameNodeInfo")["Safemode"]:
             return "HDFS is in safe mode"
@@ -420,7 +424,7 @@ def _missing_hdfs(plan: Plan, ask: _Asked) -> str:
     return "" if made else "HDFS lets no folder be made"
 
 
-def _datanode_runs(plan: Plan, ask: _Asked) -> bool:
+def _datanode_runs(plan: ClusterPlan, ask: _DaemonClient) -> bool:
     try:
         actors = json.loads(_bean(ask, plan.datanode_web, "DataNode", "DataNodeInfo")[_ACTORS])
         return bool(actors) and all(actor["ActorState"] == "RUNNING" for actor in actors)
@@ -428,12 +432,14 @@ def _datanode_runs(plan: Plan, ask: _Asked) -> bool:
         return False
 
 
-def _bean(ask: _Asked, web: str, service: str, name: str) -> dict[str, Any]:
+def _bean(ask: _DaemonClient, web: str, service: str, name: str) -> dict[str, Any]:
     (found,) = ask(f"{web}/jmx?qry=Hadoop:service={service},name={name}")["beans"]
     return dict(found)
 
 
-def _make_folder(plan: Plan, ask: _Asked, path: str, mode: str, owner: str = "") -> bool:
+def _make_folder(
+    plan: ClusterPlan, ask: _DaemonClient, path: str, mode: str, owner: str = ""
+) -> bool:
     where = f"{plan.namenode_web}/webhdfs/v1{path}"
     who = "" if plan.secure else f"&user.name={plan.user}"
     try:
@@ -445,7 +451,7 @@ def _make_folder(plan: Plan, ask: _Asked, path: str, mode: str, owner: str = "")
     return made
 
 
-class _Asked:
+class _DaemonClient:
     """Asks daemons; those of a secure cluster, whose `layout` is given, as its NameNode."""
 
     def __init__(self, layout: Layout | None) -> None:
@@ -482,7 +488,7 @@ class Starter:
         Seconds that all of it may take.
     """
 
-    def __init__(self, plan: Plan, layout: Layout, timeout: float) -> None:
+    def __init__(self, plan: ClusterPlan, layout: Layout, timeout: float) -> None:
         self._plan = plan
         self._layout = layout
         self._timeout = timeout

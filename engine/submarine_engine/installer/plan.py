@@ -344,7 +344,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ClusterPlan:
     """Everything that was decided.
 
     Parameters
@@ -382,7 +382,7 @@ class Plan:
     @classmethod
     def make(
         cls, wanted: Wanted, *, port: int, java: Java, jars: Path, secure_jars: Path | None = None
-    ) -> Plan:
+    ) -> ClusterPlan:
         """Decide what was left open in `wanted`."""
         nodes = wanted.nodes or 1
         chosen = choose_gpus(wanted.gpus, nodes, find_gpus(), port)
@@ -475,7 +475,7 @@ class Plan:
         return json.dumps(plain, indent=1) + "\n"
 
 
-def read_plan(layout: Layout) -> Plan | None:
+def read_plan(layout: Layout) -> ClusterPlan | None:
     """Return the plan of a cluster; None where there is none that can be used.
 
     The file is written before a daemon starts: where it is not whole, nothing worth keeping is.
@@ -501,6 +501,6 @@ def read_plan(layout: Layout) -> Plan | None:
         cards = tuple(Card(**card) for card in plain["cards"])
         more = Path(plain["secure_jars"]) if plain.get("secure_jars") else None
         paths = {"jars": Path(plain["jars"]), "secure_jars": more}
-        return Plan(**{**plain, "java": java, "cards": cards, **paths})
+        return ClusterPlan(**{**plain, "java": java, "cards": cards, **paths})
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

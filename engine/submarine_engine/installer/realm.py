@@ -21,7 +21,7 @@ from pathlib import Path
 from submarine_engine import kerberos
 from submarine_engine.errors import ClusterError
 from submarine_engine.history import write_aside
-from submarine_engine.installer.plan import Layout, Plan
+from submarine_engine.installer.plan import ClusterPlan, Layout
 
 POM = Path(__file__).parent / "kerberos" / "pom.xml"
 REALM = "SUBMARINE.INTERNAL"
@@ -85,7 +85,7 @@ def pid_file(layout: Layout) -> Path:
     return layout.kerberos / "kdc.pid"
 
 
-def users(plan: Plan) -> tuple[str, ...]:
+def users(plan: ClusterPlan) -> tuple[str, ...]:
     """Return who has a keytab, a home in HDFS, and may run jobs."""
     return tuple(dict.fromkeys((plan.user, *OTHERS)))
 
@@ -108,7 +108,7 @@ def native_flags(layout: Layout) -> list[str]:
     return [f"-Djava.library.path={layout.kerberos / 'native'}"]
 
 
-def secure_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
+def secure_sites(plan: ClusterPlan, layout: Layout) -> dict[str, dict[str, str]]:
     """Return what a secure cluster's properties have beside a plain one's, by file."""
     keys = str(keytab(layout, "services"))
     return {
@@ -124,7 +124,7 @@ def secure_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
     }
 
 
-def _core(plan: Plan, layout: Layout, keys: str) -> dict[str, str]:
+def _core(plan: ClusterPlan, layout: Layout, keys: str) -> dict[str, str]:
     realm = REALM.replace(".", r"\.")
     rules = [f"RULE:[2:$1@$0]({name}@{realm})s/.*/{user}/" for name, user in _SERVICES.items()]
     rules += [f"RULE:[1:$1@$0](.*@{realm})s/@.*//", "DEFAULT"]
@@ -158,7 +158,7 @@ def _hdfs(keys: str) -> dict[str, str]:
     }
 
 
-def _yarn(plan: Plan, layout: Layout, keys: str) -> dict[str, str]:
+def _yarn(plan: ClusterPlan, layout: Layout, keys: str) -> dict[str, str]:
     found = {"yarn.acl.enable": "true", "yarn.admin.acl": f"yarn,{plan.user}"}
     for kind, service in (("resourcemanager", "rm"), ("nodemanager", "nm")):
         found |= {
@@ -203,7 +203,7 @@ def check_programs() -> None:
         kerberos.check_installed()
 
 
-def write_config(plan: Plan, layout: Layout) -> None:
+def write_config(plan: ClusterPlan, layout: Layout) -> None:
     """Write what says where the realm is, and unpack Hadoop's native library.
 
     Raises
@@ -226,7 +226,7 @@ def write_config(plan: Plan, layout: Layout) -> None:
                 write_aside(folder / "native" / "libhadoop.so", packed.read(library))
 
 
-def make_realm(plan: Plan, layout: Layout) -> None:
+def make_realm(plan: ClusterPlan, layout: Layout) -> None:
     """Make the principals and their keytabs, where they are not made yet; half made, anew.
 
     Raises
@@ -272,14 +272,14 @@ def kdc_environment(layout: Layout) -> dict[str, str]:
     }
 
 
-def kdc_answers(plan: Plan) -> bool:
+def kdc_answers(plan: ClusterPlan) -> bool:
     """Whether somebody listens where the KDC does."""
     with closing(socket.socket()) as way:
         way.settimeout(1)  # on loopback: who listens is connected to at once
         return way.connect_ex(("127.0.0.1", plan.port + _PORT)) == 0
 
 
-def wait_for_kdc(plan: Plan, until: float) -> bool:
+def wait_for_kdc(plan: ClusterPlan, until: float) -> bool:
     """Wait until the KDC answers or the monotonic time `until`; whether it does.
 
     Daemons that find no KDC end by themselves.
@@ -291,7 +291,7 @@ def wait_for_kdc(plan: Plan, until: float) -> bool:
     return True
 
 
-def take_ticket(plan: Plan, layout: Layout) -> None:
+def take_ticket(plan: ClusterPlan, layout: Layout) -> None:
     """Get a new ticket for the user who runs the cluster, where programs look for it.
 
     Raises

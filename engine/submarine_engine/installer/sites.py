@@ -14,7 +14,7 @@ from submarine_runtime.container import SMI
 
 from submarine_engine.history import write_aside
 from submarine_engine.installer import realm, tls
-from submarine_engine.installer.plan import Layout, Plan, gpus_xml
+from submarine_engine.installer.plan import ClusterPlan, Layout, gpus_xml
 
 # Hadoop's configuration: small, quick to notice things, loopback alone.
 #
@@ -43,7 +43,7 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 """
 
 
-def shared_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
+def shared_sites(plan: ClusterPlan, layout: Layout) -> dict[str, dict[str, str]]:
     """Return the files of the folder that ``HADOOP_CONF_DIR`` names: properties by file."""
     sites = {
         "core-site.xml": _core(plan, layout),
@@ -60,7 +60,7 @@ def shared_sites(plan: Plan, layout: Layout) -> dict[str, dict[str, str]]:
     return sites
 
 
-def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
+def node_site(plan: ClusterPlan, layout: Layout, number: int) -> dict[str, str]:
     """Return the ``yarn-site.xml`` of one NodeManager."""
     data = layout.node_data(number)
     own: dict[str, object] = {
@@ -84,7 +84,7 @@ def node_site(plan: Plan, layout: Layout, number: int) -> dict[str, str]:
     }
 
 
-def _pages(plan: Plan) -> str:
+def _pages(plan: ClusterPlan) -> str:
     """Return what YARN calls the address of pages."""
     return "https.address" if plan.scheme == "https" else "address"
 
@@ -98,7 +98,7 @@ def site_xml(properties: Mapping[str, str]) -> str:
     return f'<?xml version="1.0"?>\n<configuration>\n{rows}</configuration>\n'
 
 
-def _core(plan: Plan, layout: Layout) -> dict[str, str]:
+def _core(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
     folder = f"file://{layout.files}"
     return {
         "fs.defaultFS": plan.default_fs,
@@ -110,7 +110,7 @@ def _core(plan: Plan, layout: Layout) -> dict[str, str]:
     }
 
 
-def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
+def _hdfs(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
     return {
         "dfs.replication": "1",
         "dfs.namenode.name.dir": f"file://{layout.namenode}",
@@ -129,7 +129,7 @@ def _hdfs(plan: Plan, layout: Layout) -> dict[str, str]:
     }
 
 
-def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
+def _yarn(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
     return {
         **_resourcemanager(plan, layout),
         **_nodemanagers(plan),
@@ -150,7 +150,7 @@ def _yarn(plan: Plan, layout: Layout) -> dict[str, str]:
     }
 
 
-def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
+def _resourcemanager(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
     names = ("address", "scheduler.address", "resource-tracker.address", "admin.address",
              f"webapp.{_pages(plan)}")  # fmt: skip
     addresses = {name: f"{plan.host}:{plan.port + place}" for place, name in enumerate(names)}
@@ -178,7 +178,7 @@ def _resourcemanager(plan: Plan, layout: Layout) -> dict[str, str]:
     }
 
 
-def _nodemanagers(plan: Plan) -> dict[str, str]:
+def _nodemanagers(plan: ClusterPlan) -> dict[str, str]:
     settings = {
         "hostname": plan.host,
         "bind-host": HOST,
@@ -270,7 +270,7 @@ exec {java} -cp {classes} "$@"
 """
 
 
-def programs(plan: Plan, layout: Layout) -> dict[Path, str]:
+def programs(plan: ClusterPlan, layout: Layout) -> dict[Path, str]:
     """Return the text of each program by path."""
     found = {layout.bin / name: _script(name, plan, layout) for name in COMMANDS}
     for number in range(plan.nodes):
@@ -289,7 +289,7 @@ def quick_flags(heap: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _script(name: str, plan: Plan, layout: Layout) -> str:
+def _script(name: str, plan: ClusterPlan, layout: Layout) -> str:
     verbs = COMMANDS[name]
     more = [shlex.quote(path) for path in plan.class_path.split(":")[1:]]
     java = [str(plan.java.program), *quick_flags(256), *plan.java.flags()]
@@ -313,7 +313,7 @@ def _script(name: str, plan: Plan, layout: Layout) -> str:
 # Writing what a cluster's daemons and its users read; removing all of it.
 
 
-def write_files(plan: Plan, layout: Layout) -> None:
+def write_files(plan: ClusterPlan, layout: Layout) -> None:
     """Write the plan first, then configuration and programs; what was half written is whole then.
 
     Raises

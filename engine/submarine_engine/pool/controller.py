@@ -83,7 +83,7 @@ def control(pool: str) -> Any:  # noqa: ANN401 - what its source has for a resul
 
 
 class _FinalError(JobFailedError):
-    """The end of a pool that cannot go on; people read it under the name of what it is."""
+    """The end of a pool that cannot go on; people read it as a `JobFailedError`."""
 
     submarine_final = True
     """Its job is not begun again: that would come to the same."""

@@ -19,7 +19,7 @@ from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import Call
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
-from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
+from submarine_engine.pool.launching import PoolPlan, check_function, control_job, count, prepare
 from submarine_engine.pool.pool import called
 from submarine_engine.pool.results import Loader, printed
 from submarine_engine.records import open_job
@@ -115,7 +115,7 @@ class CallFuture(Future[Any]):
 class _Calls:
     """The calls of one function: a pool."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PoolPlan) -> None:
         prepared = prepare(plan)
         self.folder = prepared.make()
         self._arguments = Arguments(prepared.names)
@@ -301,7 +301,7 @@ class Executor(concurrent.futures.Executor):
                 plan = dict(self._plan)
                 if fn is apply:
                     plan["options"] = {"name": "calls", **self._options}
-                calls = self._calls[id(fn)] = _Calls(Plan(function=fn, **plan))  # type: ignore[arg-type] # each as its field
+                calls = self._calls[id(fn)] = _Calls(PoolPlan(function=fn, **plan))  # type: ignore[arg-type] # each as its field
                 self._functions.append(fn)  # so that its id stays its own
             future = calls.submit(args, kwargs, getattr(self._batch, "size", 1))
             self._more.set()

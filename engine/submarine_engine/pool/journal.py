@@ -246,7 +246,7 @@ def _end_with_payload(folder: PoolFolder, line: dict[str, Any]) -> End:
 
 
 def _damaged(folder: PoolFolder, error: Exception) -> ResultError:
-    why = f"{error}" if isinstance(error, ValueError) else f"a line of it is none: {error!r:.60}"
+    why = f"{error}" if isinstance(error, ValueError) else f"a line of it is invalid: {error!r:.60}"
     return ResultError(
         f"the record of the calls is damaged: {why}",
         where=str(folder.calls),
@@ -277,7 +277,7 @@ def _checked(line: Any) -> dict[str, Any]:  # noqa: ANN401 - of a file
     """
     for name, kind in _FIELDS[line["kind"]].items():
         if not isinstance(line[name], kind) or (kind is int and line[name] < 0):
-            raise ValueError(f"{line['kind']} {line.get('index', '')}: {name} is none")
+            raise ValueError(f"{line['kind']} {line.get('index', '')}: {name} is invalid")
     return line  # type: ignore[no-any-return] # a dict, as was looked at
 
 

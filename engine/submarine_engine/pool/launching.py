@@ -33,7 +33,7 @@ _TAKEN_OVER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PoolPlan:
     """What a pool is to be, before anything is asked for.
 
     Parameters
@@ -87,7 +87,7 @@ class PreparedPool:
     cluster: Cluster
     spec: JobSpec
     most: int
-    plan: Plan
+    plan: PoolPlan
 
     @property
     def names(self) -> frozenset[str]:
@@ -115,7 +115,7 @@ class PreparedPool:
         return PoolFolder.new(default_home(), told, self.spec, self.call.bundle)
 
 
-def prepare(plan: Plan, names: Collection[str] = ()) -> PreparedPool:
+def prepare(plan: PoolPlan, names: Collection[str] = ()) -> PreparedPool:
     """Make the bundle of a pool's workers, and see whether the cluster can run them.
 
     Parameters
@@ -238,7 +238,7 @@ def count(name: str, value: object, least: int = 1) -> int:
     return value
 
 
-def _check_ranks(plan: Plan, spec: JobSpec) -> None:
+def _check_ranks(plan: PoolPlan, spec: JobSpec) -> None:
     """Refuse what several tasks cannot do as the ranks of each call."""
     if spec.elastic is not None:
         raise UnsupportedError(
@@ -259,7 +259,7 @@ def _check_ranks(plan: Plan, spec: JobSpec) -> None:
         )
 
 
-def _most(plan: Plan, spec: JobSpec, cluster: Cluster) -> int:
+def _most(plan: PoolPlan, spec: JobSpec, cluster: Cluster) -> int:
     if plan.max_workers is not None:
         count("max_workers", plan.max_workers)
     each = spec.gpus or 0

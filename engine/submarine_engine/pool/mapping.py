@@ -24,7 +24,7 @@ from submarine_engine.pool.calls import DONE, WAIT, Call, Nothing
 from submarine_engine.pool.folder import PoolFolder
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
 from submarine_engine.pool.journal import Follower
-from submarine_engine.pool.launching import Plan, check_function, control_job, count, prepare
+from submarine_engine.pool.launching import PoolPlan, check_function, control_job, count, prepare
 from submarine_engine.pool.pool import GivenUpError, called
 from submarine_engine.pool.results import Loader, printed
 from submarine_engine.records import open_job
@@ -504,7 +504,7 @@ def map(  # noqa: A001, PLR0913 - what it is called everywhere; the options, eac
             f"batch={batch} is for calls of one worker: several meet anew for each call",
             fix="leave batch out",
         )
-    plan = Plan(
+    plan = PoolPlan(
         function=function,
         options=options,
         source=_SOURCE,

@@ -234,7 +234,7 @@ class PoolWorker:
         self._say(frame({"kind": "told", **about}))
 
     def stay(self, every: float) -> None:
-        """Tell it now and then that there is somebody: it would end by itself."""
+        """Send a keep-alive where one is due: a worker that hears nothing for a while ends."""
         if time.monotonic() - self._stayed >= every:
             self._say(frame({"kind": "stay"}))
 

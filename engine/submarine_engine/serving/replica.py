@@ -64,7 +64,7 @@ def run_replica(packed: bytes, called: str, server: str, alone: float = ALONE) -
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     chosen = server or ("mlserver" if importlib.util.find_spec("mlserver") else "mlflow")
-    watch = _Watch(alone)
+    watch = _FrontWatch(alone)
     try:
         _serve_packed(packed, called, chosen)
     except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def _serve_packed(packed: bytes, called: str, server: str) -> None:
         _serve[server](model, called)
 
 
-class _Watch:
+class _FrontWatch:
     """Notes whether the front is still there, and interrupts the process once it is not.
 
     The front tells so where a pool's controller tells its workers, so it is heard on any cluster.

@@ -188,7 +188,7 @@ class Replica:
         self._update_state(status.state, ready=is_ready)
 
     def _stay(self, status: JobStatus) -> None:
-        """Tell it now and then that there is somebody: it would end by itself."""
+        """Send a keep-alive where one is due: a replica without any ends after `ALONE` s."""
         if not status.tasks or time.monotonic() - self._stayed < _STAY:
             return
         if self._stays is None:

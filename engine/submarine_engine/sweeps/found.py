@@ -30,7 +30,7 @@ from submarine_engine.sweeps.rows import short
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import (
     STUDY_FILE,
-    Told,
+    TrialResult,
     best_of,
     import_optuna,
     open_storage,
@@ -116,7 +116,7 @@ class Found:
         return study
 
     @property
-    def trials(self) -> tuple[Told, ...]:
+    def trials(self) -> tuple[TrialResult, ...]:
         """All trials that have begun by now."""
         study = self._opened()
         if study is None:
@@ -125,7 +125,7 @@ class Found:
         return tuple(told_of(trial, space) for trial in study.get_trials(deepcopy=False))
 
     @property
-    def best(self) -> Told:
+    def best(self) -> TrialResult:
         """The best trial by now: its `params` and `value`. Of several objectives see `bests`.
 
         Raises
@@ -144,12 +144,12 @@ class Found:
         )
 
     @property
-    def bests(self) -> tuple[Told, ...]:
+    def bests(self) -> tuple[TrialResult, ...]:
         """All trials that no other beats in each objective; one where there is one objective."""
         return self._best()
 
     @property
-    def failed(self) -> tuple[Told, ...]:
+    def failed(self) -> tuple[TrialResult, ...]:
         """The trials that have failed by now, each with its `error`."""
         return tuple(trial for trial in self.trials if trial.state == "failed")
 
@@ -390,7 +390,7 @@ class Found:
             )
         return True
 
-    def _best(self) -> tuple[Told, ...]:
+    def _best(self) -> tuple[TrialResult, ...]:
         study = self._opened()
         return () if study is None else best_of(study, self._space or self._record().space)
 
@@ -417,7 +417,7 @@ class Found:
     def _change(self, **given: Any) -> SweepRecord:  # noqa: ANN401 - of its fields
         return self._record().change(**given)
 
-    def __iter__(self) -> Iterator[Told]:
+    def __iter__(self) -> Iterator[TrialResult]:
         return iter(self.trials)
 
 

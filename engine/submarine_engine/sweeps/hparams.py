@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from submarine_engine.sweeps.study import Told
+from submarine_engine.sweeps.study import TrialResult
 
 _MOST_REPORTS = 1000
 
@@ -38,7 +38,7 @@ class HParams:
         self._written = {run.name for run in there}
         self._writer: _Writer | None = None
 
-    def ended(self, told: Told) -> None:
+    def ended(self, told: TrialResult) -> None:
         """Write down a trial that is over, once.
 
         Parameters
@@ -71,7 +71,7 @@ class _Writer:
             self._data: Any = import_module("tensorboard.plugins.hparams.plugin_data_pb2")
             self._records: Any = import_module("tensorboard.summary.writer.record_writer")
 
-    def write(self, folder: Path, told: Told, objectives: Sequence[str]) -> None:
+    def write(self, folder: Path, told: TrialResult, objectives: Sequence[str]) -> None:
         """Write a trial's event file into a folder of its own.
 
         Raises
@@ -89,7 +89,7 @@ class _Writer:
                 records.write(event.SerializeToString())
 
     def _events(
-        self, told: Told, objectives: Sequence[str], begun: float, now: float
+        self, told: TrialResult, objectives: Sequence[str], begun: float, now: float
     ) -> Iterator[Any]:
         event = self._event.Event
         yield event(wall_time=begun, file_version="brain.Event:2")
@@ -125,7 +125,7 @@ class _Writer:
         return self._event.Event(wall_time=at, summary=self._summary.Summary(value=[value]))
 
 
-def _scalars(told: Told, objectives: Sequence[str]) -> Mapping[int, Mapping[str, float]]:
+def _scalars(told: TrialResult, objectives: Sequence[str]) -> Mapping[int, Mapping[str, float]]:
     """Return what is drawn: the reports by step, and what the trial came to behind the last."""
     reports = told.reports or {}
     steps = sorted(reports)

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[^\s=,;:]{1,100}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SweepPlan:
     """What a sweep is asked to do.
 
     Parameters
@@ -169,7 +169,7 @@ class Plan:
         return {"version": VERSION, **asdict(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+    def from_json(cls, data: Mapping[str, Any]) -> SweepPlan:
         """Build from what `to_json` returned.
 
         Parameters

@@ -16,7 +16,7 @@ from submarine_engine.clusters import locks
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.history import check_home
 from submarine_engine.kept_record import KeptRecord
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.space import Space
 from submarine_engine.typed_fields import typed_fields
 
@@ -58,7 +58,7 @@ class SweepRecord(KeptRecord):
 
     folder: Path
     name: str
-    plan: Plan
+    plan: SweepPlan
     space: Space
     objects: tuple[str, ...] = ()
     checkpoints: str | None = None
@@ -98,7 +98,7 @@ class SweepRecord(KeptRecord):
             What `to_json` returned.
         """
         given = typed_fields(cls, data)
-        plan, space = Plan.from_json(data["plan"]), Space.from_json(data["space"])
+        plan, space = SweepPlan.from_json(data["plan"]), Space.from_json(data["space"])
         return cls(**{**given, "folder": folder, "plan": plan, "space": space})
 
     def leave(self, job: str) -> bool:

@@ -23,7 +23,7 @@ from submarine_engine.outcome import clean
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from submarine_engine.sweeps.study import Told
+    from submarine_engine.sweeps.study import TrialResult
 
 FILE = "trials.jsonl"
 PARAMS = 12
@@ -71,7 +71,9 @@ class TrialRow:
     curve: tuple[Point, ...] = ()
 
 
-def row_of(told: Told, names: Sequence[str], objectives: int, state: str | None = None) -> TrialRow:
+def row_of(
+    told: TrialResult, names: Sequence[str], objectives: int, state: str | None = None
+) -> TrialRow:
     """Return the row of a trial.
 
     Parameters

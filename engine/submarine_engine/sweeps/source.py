@@ -29,7 +29,7 @@ from submarine_engine.sweeps.found import Found
 from submarine_engine.sweeps.hparams import HParams
 from submarine_engine.sweeps.record import FILE, SweepRecord
 from submarine_engine.sweeps.rows import short
-from submarine_engine.sweeps.study import Asked, Study, Told
+from submarine_engine.sweeps.study import OpenTrial, Study, TrialResult
 from submarine_engine.sweeps.summary import Summarizer
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Trial:
     `keeps` says whether it can go on elsewhere from a checkpoint.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: OpenTrial) -> None:
         self.asked = asked
         self.runs = False
         self.since = 0.0
@@ -85,7 +85,7 @@ class Trials:
         self._hparams = HParams(task and task / "logdir", self._objectives)
         self._open: dict[int, _Trial] = {}
         self._ends: deque[tuple[Call, End]] = deque()
-        self._line: deque[Asked] = deque()
+        self._line: deque[OpenTrial] = deque()
         self._next_call = 0
         self._failed = 0
         self._succeeded = 0
@@ -181,7 +181,7 @@ class Trials:
         return Answer.GO_ON
 
     def ended(self, call: Call, end: End) -> None:
-        """Hear what became of a trial; the study is told once the GPU has its next one."""
+        """Take how a trial ended; the study learns it once the GPU has its next trial."""
         self._ends.append((call, end))
 
     def _report_ends(self) -> None:
@@ -292,7 +292,7 @@ class Trials:
 
     # What a trial came to.
 
-    def _call(self, asked: Asked) -> Call:
+    def _call(self, asked: OpenTrial) -> Call:
         params = {
             name: _place_of(value) if name in self._record.objects else value
             for name, value in asked.params.items()
@@ -329,7 +329,7 @@ class Trials:
         reports = self._study.told_of(number).reports or {}
         return reports[max(reports)] if reports and len(self._objectives) == 1 else None
 
-    def _count(self, told: Told) -> None:
+    def _count(self, told: TrialResult) -> None:
         if told.state in {"complete", "pruned"}:
             self._succeeded += 1
         elif told.state == "failed":
@@ -348,7 +348,7 @@ class Trials:
 
     # What the log says.
 
-    def _say(self, told: Told, asked: Asked) -> None:
+    def _say(self, told: TrialResult, asked: OpenTrial) -> None:
         params = " ".join(f"{name}={short(value)}" for name, value in asked.params.items())
         took = f" in {duration(told.seconds)}" if told.seconds else ""
         if told.state == "complete":

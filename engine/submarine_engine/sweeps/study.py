@@ -25,7 +25,7 @@ from submarine_runtime.call_frames import append
 from submarine_engine.errors import SubmarineError
 from submarine_engine.extras import install_extra
 from submarine_engine.outcome import clean
-from submarine_engine.sweeps.plan import Plan
+from submarine_engine.sweeps.plan import SweepPlan
 from submarine_engine.sweeps.space import Space
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class StudyError(SubmarineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenTrial:
     """A trial that is to run.
 
     Parameters
@@ -65,7 +65,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TrialResult:
     """What came of a trial, or has so far.
 
     Parameters
@@ -164,7 +164,7 @@ class Study:
         Optuna is not installed.
     """
 
-    def __init__(self, folder: Path, name: str, plan: Plan, space: Space) -> None:
+    def __init__(self, folder: Path, name: str, plan: SweepPlan, space: Space) -> None:
         self._optuna = import_optuna()
         self._plan = plan
         self._space = space
@@ -182,7 +182,7 @@ class Study:
         self._study.pruner = _pruner(self._optuna, plan)
         self._grid = _Grid(space, plan.seed) if plan.searches_by == "grid" else None
 
-    def ask(self) -> Asked:
+    def ask(self) -> OpenTrial:
         """Begin one more trial, and return it."""
         self._study.sampler = self._sampler(self._count())
         if self._grid is not None and not self._waiting():
@@ -192,7 +192,7 @@ class Study:
             trial = self._study.ask(self._distributions)
         return self._asked(trial.number, trial.params)
 
-    def running(self) -> tuple[Asked, ...]:
+    def running(self) -> tuple[OpenTrial, ...]:
         """Return the trials that were begun and not told yet, for whoever takes over.
 
         One that has parameters which are not searched is another program's.
@@ -319,15 +319,15 @@ class Study:
             self._study.enqueue_trial(params, user_attrs={RETRY_OF: number})
         return len(fresh)
 
-    def told(self) -> tuple[Told, ...]:
+    def told(self) -> tuple[TrialResult, ...]:
         """Return all trials, in the order of their numbers."""
         return tuple(told_of(trial, self._space) for trial in self._trials())
 
-    def told_of(self, number: int) -> Told:
+    def told_of(self, number: int) -> TrialResult:
         """Return one trial, by its number."""
         return told_of(self._trial(number), self._space)
 
-    def some(self, numbers: Sequence[int]) -> tuple[Told, ...]:
+    def some(self, numbers: Sequence[int]) -> tuple[TrialResult, ...]:
         """Return some trials, those of these numbers that there are.
 
         Parameters
@@ -342,7 +342,7 @@ class Study:
             if number < len(trials)
         )
 
-    def best(self) -> tuple[Told, ...]:
+    def best(self) -> tuple[TrialResult, ...]:
         """Return the best trial; of several objectives all that no other beats in each."""
         return best_of(self._study, self._space)
 
@@ -409,8 +409,8 @@ class Study:
                 for name, distribution in self._distributions.items()
             }
 
-    def _asked(self, number: int, params: Mapping[str, object]) -> Asked:
-        return Asked(number, self._space.values(params))
+    def _asked(self, number: int, params: Mapping[str, object]) -> OpenTrial:
+        return OpenTrial(number, self._space.values(params))
 
     def _sampler(self, number: int) -> BaseSampler:
         """Return the sampler for one trial.
@@ -455,7 +455,7 @@ class _Grid:
         return point
 
 
-def _pruner(optuna: Any, plan: Plan) -> Any:  # noqa: ANN401 - of a module that may not be there
+def _pruner(optuna: Any, plan: SweepPlan) -> Any:  # noqa: ANN401 - of a module that may not be there
     pruners = optuna.pruners
     return {
         "median": lambda: pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_RUNG),
@@ -529,7 +529,7 @@ def _lock(path: Path) -> Any:  # noqa: ANN401 - of a module that may not be ther
     return JournalFileSymlinkLock(str(path.absolute()), _GRACE)
 
 
-def _open(optuna: Any, path: Path, name: str, plan: Plan) -> optuna.Study:  # noqa: ANN401
+def _open(optuna: Any, path: Path, name: str, plan: SweepPlan) -> optuna.Study:  # noqa: ANN401
     """Open the study in `path`, or make it in a file that holds none."""
     fix = "a sweep's file is its own: restore it, or begin a new sweep"
     try:
@@ -570,7 +570,7 @@ def _cut_torn(path: Path) -> None:
             file.truncate(at)
 
 
-def told_of(trial: FrozenTrial, space: Space) -> Told:
+def told_of(trial: FrozenTrial, space: Space) -> TrialResult:
     """Return what a study has of a trial, in our words.
 
     Parameters
@@ -581,7 +581,7 @@ def told_of(trial: FrozenTrial, space: Space) -> Told:
         The sweep's.
     """
     state = trial.state.name.lower()
-    return Told(
+    return TrialResult(
         trial.number,
         "failed" if state == "fail" else state,
         _params_of(trial, space),
@@ -615,7 +615,7 @@ def _retry_of(trial: FrozenTrial) -> int | None:
     return noted if type(noted) is int else None
 
 
-def best_of(study: optuna.Study, space: Space) -> tuple[Told, ...]:
+def best_of(study: optuna.Study, space: Space) -> tuple[TrialResult, ...]:
     """Return the best trial of a study; of several objectives all that no other beats in each.
 
     Parameters

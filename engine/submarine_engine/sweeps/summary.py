@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from submarine_engine.pool.pool import Pool
     from submarine_engine.sweeps.record import SweepRecord
-    from submarine_engine.sweeps.study import Study, Told
+    from submarine_engine.sweeps.study import Study, TrialResult
 
 FILE = "sweep.json"
 SHOWN = 10
@@ -238,7 +238,7 @@ class Summarizer:
         before = read_summary(folder) if folder else None
         self._holdings = Holdings(before.began, before.holding) if before else Holdings()
 
-    def ended(self, told: Told, *, before: bool = False) -> None:
+    def ended(self, told: TrialResult, *, before: bool = False) -> None:
         """Hear of a trial that has ended.
 
         Parameters

@@ -15,10 +15,9 @@ from submarine_engine.api import Console, cancelling_on_interrupt
 from submarine_engine.bundle.model import Cell
 from submarine_engine.errors import CommandError
 from submarine_engine.logs import follow
-from submarine_engine.pool.launching import Plan as PoolPlan
-from submarine_engine.pool.launching import check_function, control_job, count, prepare
+from submarine_engine.pool.launching import PoolPlan, check_function, control_job, count, prepare
 from submarine_engine.sweeps.found import Found
-from submarine_engine.sweeps.plan import FIRST_FAILURES, Plan, objectives_of
+from submarine_engine.sweeps.plan import FIRST_FAILURES, SweepPlan, objectives_of
 from submarine_engine.sweeps.record import SweepRecord
 from submarine_engine.sweeps.space import Space
 from submarine_engine.sweeps.study import import_optuna
@@ -135,7 +134,7 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
         )
     searched = Space.of(space)
     _check_arguments(function, searched)
-    plan = Plan(
+    plan = SweepPlan(
         objectives=objectives_of(minimize, maximize),
         trials=trials,
         sampler=sampler,
@@ -158,7 +157,7 @@ def sweep(  # noqa: PLR0913 - the options of a search, each by its name
 def _begin(  # noqa: PLR0913 - what `sweep` was given, each by its name
     function: Callable[..., Any],
     space: Space,
-    plan: Plan,
+    plan: SweepPlan,
     options: Mapping[str, Any],
     cell: Cell | None,
     *,

@@ -1,4 +1,8 @@
-"""The pages that a card links to: a small web server in the notebook's process."""
+"""The pages that a card links to: a small web server in the notebook's process.
+
+Its log page is one of three: JupyterLab's tab (`labextension/src/log`) needs our extension there,
+and `submarine_jupyter.page` has no script; this one follows a log by a script, in any front end.
+"""
 
 from __future__ import annotations
 

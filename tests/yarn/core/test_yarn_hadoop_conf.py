@@ -12,7 +12,7 @@ from submarine_engine.clusters.yarn.hadoop import is_named, load_hadoop
 from submarine_engine.errors import ConfigError
 from submarine_engine.findings import NOTE
 from submarine_engine.history import default_home
-from submarine_engine.installer import HadoopCluster, Plan, Wanted
+from submarine_engine.installer import ClusterPlan, HadoopCluster, Wanted
 from submarine_engine.installer.daemons import marks
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.plan import FIRST
@@ -96,7 +96,9 @@ def up():
     def up(name="yarn"):
         cluster = HadoopCluster(name=name)
         java, jars = Java(Path("/java"), 17), Path("/jars")
-        write_files(Plan.make(Wanted(gpus=1), port=FIRST, java=java, jars=jars), cluster.layout)
+        write_files(
+            ClusterPlan.make(Wanted(gpus=1), port=FIRST, java=java, jars=jars), cluster.layout
+        )
         marked = marks(cluster.layout, "resourcemanager")
         code = "import time; print(flush=True); time.sleep(600)"
         manager = subprocess.Popen([sys.executable, "-c", code, *marked], stdout=subprocess.PIPE)

@@ -12,7 +12,7 @@ import subprocess
 from submarine_engine.installer import Daemon, HadoopCluster, Wanted, realm
 from submarine_engine.installer.daemons import Starter
 from submarine_engine.installer.java import fetch_jars, find_java
-from submarine_engine.installer.plan import Plan, hold_block
+from submarine_engine.installer.plan import ClusterPlan, hold_block
 from submarine_engine.installer.sites import site_xml, write_files
 
 from tests.hadoop import Yarn
@@ -41,7 +41,7 @@ class Pair:
         with hold_block(layout.root) as port:
             wanted = Wanted(gpus=4, nodes=1, hdfs=secure, secure=secure)
             jars = fetch_jars(java)
-            self.plan = Plan.make(wanted, port=port, java=java, jars=jars, secure_jars=more)
+            self.plan = ClusterPlan.make(wanted, port=port, java=java, jars=jars, secure_jars=more)
             write_files(self.plan, layout)
             self.webs = {
                 name: f"{self.plan.scheme}://{self.plan.host}:{port + at + len(KEYS)}"

@@ -14,7 +14,7 @@ from submarine_engine.errors import ClusterError, KerberosError
 from submarine_engine.installer import HadoopCluster, Wanted, realm
 from submarine_engine.installer.daemons import Starter
 from submarine_engine.installer.java import fetch_jars, find_java
-from submarine_engine.installer.plan import Plan, hold_block
+from submarine_engine.installer.plan import ClusterPlan, hold_block
 from submarine_engine.installer.sites import write_files
 from submarine_engine.trust import certificates
 from submarine_runtime import webhdfs
@@ -42,7 +42,7 @@ def name_node(tmp_path_factory, monkeypatch):
         jars, more = fetch_jars(java), fetch_jars(java, pom=realm.POM)
         with hold_block(cluster.layout.root) as port:
             wanted = Wanted(gpus=0, secure=True)
-            plan = Plan.make(wanted, port=port, java=java, jars=jars, secure_jars=more)
+            plan = ClusterPlan.make(wanted, port=port, java=java, jars=jars, secure_jars=more)
             write_files(plan, cluster.layout)
             Starter(plan, cluster.layout, 300).start(["kdc", "namenode"])
         environment = cluster.environment()

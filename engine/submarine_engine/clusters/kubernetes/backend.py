@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.base import Saved
     from submarine_engine.clusters.kubernetes.request import KubernetesRequest
     from submarine_engine.clusters.kubernetes.state import Node
-    from submarine_engine.clusters.saving import Asked
+    from submarine_engine.clusters.saving import SaveRequest
     from submarine_engine.job import JobSpec, Role
 
 _INHERITED = ("LANG", "LC_ALL", "TZ", "MPLBACKEND")
@@ -200,7 +200,7 @@ class KubernetesBackend(Backend):
         """Return what every node has of the GPUs."""
         return node_shares(self.gpus({}))
 
-    def save(self, asked: Asked, path: str) -> Saved:
+    def save(self, asked: SaveRequest, path: str) -> Saved:
         """Bring the model of a running job to a folder."""
         with closing(PodHook(self.api, asked)) as hook:
             return saving.save(asked, FolderTarget(Path(path)), hook, kept_storage(asked))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from submarine_engine.clusters.kubernetes.client import Kubernetes
-    from submarine_engine.clusters.saving import Asked, Note
+    from submarine_engine.clusters.saving import Note, SaveRequest
 
 
 class PodHook:
@@ -31,7 +31,7 @@ class PodHook:
 
     unseen = ""
 
-    def __init__(self, api: Kubernetes, asked: Asked) -> None:
+    def __init__(self, api: Kubernetes, asked: SaveRequest) -> None:
         self._api = api
         self._asked = asked
         self._pods = pods_of(asked.paths)

@@ -1,7 +1,8 @@
-"""The user's own machine as a backend, and the second half of a job's supervisor.
+"""The user's own machine as a backend, and a job's supervisor once its task is started.
 
-The first half (`supervisor`) has started the task already. This one hosts the job's `JobRun`: it
-sleeps until a child ends, a signal comes or somebody rings its bell.
+`supervisor` starts the task, before anything heavy is imported, and calls `supervise` here. That
+hosts the job's `JobRun`: it sleeps until a child ends, a signal comes or a byte comes by its pipe
+``bell``.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.exchange import Messages
     from submarine_engine.clusters.local.zygotes import OwnZygote
     from submarine_engine.clusters.log_mirror import LogSource
-    from submarine_engine.clusters.saving import Asked
+    from submarine_engine.clusters.saving import SaveRequest
     from submarine_engine.config import Config
     from submarine_engine.findings import Check
 
@@ -628,7 +629,7 @@ class LocalBackend(Backend):
         # In ASCII: a variable need not be UTF-8, and comes as surrogates then.
         write_aside(launch_file(staged), json.dumps(told).encode())
 
-    def save(self, asked: Asked, path: str) -> Saved:
+    def save(self, asked: SaveRequest, path: str) -> Saved:
         """Bring the model of a running job to a folder of this machine, see `Cluster.save`."""
         from submarine_engine.clusters import saving  # noqa: PLC0415 - no supervisor needs it
 
@@ -724,14 +725,14 @@ def _is_shared(spec: JobSpec, config: Config) -> bool:
     return bool(isolation == "shared")
 
 
-# The second half of a supervisor: it hosts the job's `JobRun`, and sees to the next in the queue.
+# A supervisor after its start: it hosts the job's `JobRun`, then starts the next in the queue.
 
 
 _LAST_WORD_TRIES = 60  # after a minute of them a full disk stays full, or nobody sees to it now
 _BETWEEN_TRIES = 1  # seconds: room comes as others end or clean up, not within less
 
 
-def supervise(  # noqa: PLR0913 - all that the first half knows
+def supervise(  # noqa: PLR0913 - what `supervisor` has found out by then
     home: str,
     job_id: str,
     pid: int,
@@ -968,7 +969,7 @@ class Starter:
                 os.close(descriptor)
 
     def _give_up(self, process: Process, error: Exception) -> None:
-        """Take a task for over; the others are told, as where it had failed a moment later."""
+        """Count a task as failed; the others end as if it had failed a moment later."""
         why = (isinstance(error, OSError) and error.strerror) or "its plan cannot be read"
         process.unstarted = isinstance(error, OSError) and error.errno in NO_ROOM
         process.exit_status = CANNOT_RUN

@@ -1,4 +1,4 @@
-"""The first half of a supervisor: it starts the task, before anything heavy is imported.
+"""A supervisor's start: it starts the task before anything heavy is imported.
 
 A job's first line waits for nothing but this, so it runs by its path, outside the package, without
 site packages (``python -I -S supervisor.py …``). The second half, `backend`, is imported while the

@@ -45,7 +45,7 @@ from submarine_engine.history import JobPaths, read_json
 if TYPE_CHECKING:
     from submarine_engine.bundle import Bundle
     from submarine_engine.clusters.base import Saved
-    from submarine_engine.clusters.saving import Asked
+    from submarine_engine.clusters.saving import SaveRequest
     from submarine_engine.clusters.slurm.request import SlurmRequest
     from submarine_engine.job import JobSpec
 
@@ -197,7 +197,7 @@ class SlurmBackend(Backend):
             shares.append(GpuShare("queue", partition, some, total))
         return shares
 
-    def save(self, asked: Asked, path: str) -> Saved:
+    def save(self, asked: SaveRequest, path: str) -> Saved:
         """Bring the model of a running job to a folder."""
         noted = read_json(asked.paths.root / NOTE) or {}
         place = self.state.place(asked.paths.job_id, int(noted.get("attempt", 1)))

@@ -1016,7 +1016,7 @@ class DedicatedApplication(Allocator):
         return next((str(a["id"]) for a in found if a["id"] not in self._given_back), "")
 
 
-# Which way a job goes: as its mode says, and where it is on one already, by that.
+# Which allocator a job has: the one that it began with, else the one for its mode.
 
 
 def blind(services: Services) -> str:
@@ -1035,7 +1035,7 @@ def open_allocator(
     launch: Mapping[str, Any],
     attempt: int = 1,
 ) -> Allocator:
-    """Return the way of a job: the one it is on already, else as its mode says.
+    """Return a job's allocator: the one it began with, else the one for its ``--mode``.
 
     Where the log can only come after the application's end, the job has one of its own.
     """

@@ -26,7 +26,7 @@ from submarine_engine.clusters.driver import launch_notes
 from submarine_engine.clusters.environment import keeps_checkpoints
 from submarine_engine.clusters.inside import Credentials
 from submarine_engine.clusters.machine import process_stat
-from submarine_engine.clusters.saving import Asked
+from submarine_engine.clusters.saving import SaveRequest
 from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.driver import KeeperFolder, keeper_environment
 from submarine_engine.clusters.yarn.environments import (
@@ -381,7 +381,7 @@ class YarnBackend(Backend):
         """
         return job_links(self.conf, read_json(paths.root / "yarn.json") or {}, status)
 
-    def save(self, asked: Asked, path: str) -> Saved:
+    def save(self, asked: SaveRequest, path: str) -> Saved:
         """Bring the model of a running job to a folder, or to HDFS."""
         return save_yarn(asked, path, self.conf, self._rm)
 

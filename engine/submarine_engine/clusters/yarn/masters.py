@@ -100,7 +100,7 @@ class Master:
     ready: threading.Event = field(default_factory=threading.Event)
 
     def note(self) -> dict[str, Any]:
-        """Return what a keeper that comes after a kill has to know of it."""
+        """Return what the next keeper has to know of this master, after a kill."""
         return {
             "key": self.key,
             "session": self.session,
@@ -115,7 +115,7 @@ class Master:
 
     @classmethod
     def noted(cls, noted: Mapping[str, Any]) -> Master:
-        """Return the one that `note` told of."""
+        """Return the master that `note` was written of."""
         session = noted["session"]
         return cls(
             noted["key"],

@@ -12,7 +12,7 @@ from submarine_engine.cli.output import FAILED, OK, Output
 from submarine_engine.clusters.yarn.hadoop import find_conf
 from submarine_engine.command.parser import Command
 from submarine_engine.errors import ClusterError, SubmarineError
-from submarine_engine.installer import DaemonStatus, HadoopCluster, Plan, Wanted, other_verbs
+from submarine_engine.installer import ClusterPlan, DaemonStatus, HadoopCluster, Wanted, other_verbs
 from submarine_engine.installer.plan import DEFAULT_NAME
 from submarine_engine.installer.realm import REALM, users
 from submarine_engine.installer.tls import ca
@@ -155,7 +155,7 @@ def _name_option(cluster: HadoopCluster) -> str:
     return "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
 
 
-def _told(plan: Plan) -> str:
+def _told(plan: ClusterPlan) -> str:
     nodes = f"{plan.nodes} node" + ("s" if plan.nodes > 1 else "")
     kind = "the machine's own" if plan.real else "declared"
     gpus = f"{plan.gpus} GPUs each, {kind}" if plan.gpus else "no GPUs"
@@ -163,7 +163,7 @@ def _told(plan: Plan) -> str:
     return f"{nodes}, {gpus}, {hdfs}{', Kerberos' if plan.secure else ''}"
 
 
-def _shape(cluster: HadoopCluster, plan: Plan) -> dict[str, object]:
+def _shape(cluster: HadoopCluster, plan: ClusterPlan) -> dict[str, object]:
     return {
         "name": cluster.name,
         "nodes": plan.nodes,

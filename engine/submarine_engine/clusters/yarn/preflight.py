@@ -111,7 +111,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ClusterView:
     """What the ResourceManager told; `label` is the node label that the job asks for."""
 
     scheduler: Scheduler
@@ -154,7 +154,7 @@ def raise_problems(problems: list[Problem]) -> None:
     )
 
 
-def check_resources(spec: JobSpec, queue: Queue | None, found: Found) -> Iterator[Problem]:
+def check_resources(spec: JobSpec, queue: Queue | None, found: ClusterView) -> Iterator[Problem]:
     """Yield what the cluster can never grant, `spec` having all its numbers."""
     if not found.usable:
         label = f" and has the label {found.label!r}" if found.label else ""
@@ -186,7 +186,7 @@ def check_resources(spec: JobSpec, queue: Queue | None, found: Found) -> Iterato
                 )
 
 
-def _limits(queue: Queue | None, found: Found) -> Iterator[tuple[Mapping[str, int], str]]:
+def _limits(queue: Queue | None, found: ClusterView) -> Iterator[tuple[Mapping[str, int], str]]:
     most = found.most(queue)
     if queue is not None and most:
         yield most, f"queue {queue.path} may hold"
@@ -205,7 +205,7 @@ def _over(each: Mapping[str, int], limit: Mapping[str, int]) -> list[str]:
 
 
 def _container(
-    role: Role, each: Mapping[str, int], limit: Mapping[str, int], found: Found
+    role: Role, each: Mapping[str, int], limit: Mapping[str, int], found: ClusterView
 ) -> Iterator[Problem]:
     """Check one container of a role, and that all of them find a node."""
     where = f"role {role.name}"
@@ -405,7 +405,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
         nodes = aside.submit(rm.get, "/ws/v1/cluster/nodes")
         scheduler = read_scheduler(rm.get("/ws/v1/cluster/scheduler"))
         label = spec.options.get("node_label", "")
-        found = Found(scheduler=scheduler, nodes=read_nodes(nodes.result()), label=label)
+        found = ClusterView(scheduler=scheduler, nodes=read_nodes(nodes.result()), label=label)
     wanted = spec.queue or DEFAULT
     queue = found.scheduler.find(wanted)
     storage = storage_problem(conf)
@@ -484,7 +484,7 @@ def _viewers(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
         yield Problem(UnsupportedError, what, where, fix)
 
 
-def _queue(wanted: str, queue: Queue | None, found: Found) -> Iterator[Problem]:
+def _queue(wanted: str, queue: Queue | None, found: ClusterView) -> Iterator[Problem]:
     where, scheduler = "--queue", found.scheduler
     if queue is None:
         if scheduler.strict:
@@ -522,7 +522,7 @@ def _others(scheduler: Scheduler, queue: Queue) -> str:
     return f" ({', '.join(names[:5])})" if names else ""
 
 
-def fill(spec: JobSpec, queue: Queue | None, found: Found, step: int) -> JobSpec:
+def fill(spec: JobSpec, queue: Queue | None, found: ClusterView, step: int) -> JobSpec:
     """Return `spec` with numbers for what was left to the cluster.
 
     Parameters

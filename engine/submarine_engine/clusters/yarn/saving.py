@@ -162,7 +162,7 @@ _LOOK = 0.1  # seconds: each look is a question to a node, or to HDFS
 _ARRIVAL = 120.0  # seconds for the files by way of HDFS, where they come one after the other
 
 
-def save_yarn(asked: saving.Asked, path: str, conf: HadoopConf, rm: ResourceManager) -> Saved:
+def save_yarn(asked: saving.SaveRequest, path: str, conf: HadoopConf, rm: ResourceManager) -> Saved:
     """Bring the model of a running job to a folder of this machine or of HDFS.
 
     Nobody but who asks takes part in it: the keeper, and other readers, go on meanwhile.
@@ -234,7 +234,7 @@ class _Opened:
 class _Packed:
     """The way to the function of a task in a container."""
 
-    def __init__(self, asked: saving.Asked, channel: LogTransport) -> None:
+    def __init__(self, asked: saving.SaveRequest, channel: LogTransport) -> None:
         self._asked = asked
         self._paths = asked.paths
         self._status = asked.status

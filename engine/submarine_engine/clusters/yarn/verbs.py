@@ -1,4 +1,9 @@
-"""The verbs ``cluster …``: a YARN, a Slurm, a Kubernetes of one's own on this machine."""
+"""The verbs ``cluster …``: a YARN, a Slurm, a Kubernetes of one's own on this machine.
+
+One group has one declaration, and YARN is the kind that they mean unless told; what they do for the
+other kinds is `installer.other_verbs`. They are not declared in `installer`, which loads Hadoop's
+plans: help and completion read this module at each key.
+"""
 
 from __future__ import annotations
 

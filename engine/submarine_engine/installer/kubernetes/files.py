@@ -99,7 +99,7 @@ def kubeconfig(server: str, authority: str, user: str, token: str, namespace: st
 
 
 def etcd_options(root: Path, plan: KubernetesPlan) -> list[str]:
-    """Return what etcd is told; whoever comes without the cluster's own certificate is refused."""
+    """Return etcd's options; whoever comes without the cluster's own certificate is refused."""
     pair = [
         f"cert-file={root}/own.crt",
         f"key-file={root}/own.key",
@@ -121,7 +121,7 @@ def etcd_options(root: Path, plan: KubernetesPlan) -> list[str]:
 
 
 def apiserver_options(root: Path, plan: KubernetesPlan) -> list[str]:
-    """Return what the API server is told."""
+    """Return the options of the API server."""
     return [
         f"--etcd-servers={plan.etcd}",
         f"--etcd-cafile={root}/own.crt",
@@ -146,7 +146,7 @@ def apiserver_options(root: Path, plan: KubernetesPlan) -> list[str]:
 
 
 def controller_options(root: Path) -> list[str]:
-    """Return what the controller manager is told."""
+    """Return the options of the controller manager."""
     return [
         f"--kubeconfig={root}/controller-manager.kubeconfig",
         "--leader-elect=false",
@@ -158,7 +158,7 @@ def controller_options(root: Path) -> list[str]:
 
 
 def scheduler_options(root: Path) -> list[str]:
-    """Return what the scheduler is told."""
+    """Return the options of the scheduler."""
     return [f"--kubeconfig={root}/scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0"]
 
 
@@ -273,7 +273,7 @@ def kubelet_config(plan: KubernetesPlan, node: str) -> str:
 
 
 def kubelet_options(node: str) -> list[str]:
-    """Return what a node's kubelet is told besides."""
+    """Return the options of a node's kubelet besides its configuration file."""
     return [
         f"--kubeconfig={NODE}/kubelet.kubeconfig",
         f"--config={NODE}/kubelet.json",
