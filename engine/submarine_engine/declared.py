@@ -116,7 +116,13 @@ def job_options(*, search: bool = False) -> Iterator[tuple[OptionInfo, tuple[str
 
 
 def find_options(names: Collection[str]) -> dict[str, OptionInfo]:
-    """Return those of the named options of jobs that a cluster declares, by name."""
+    """Return those of the named options of jobs that a cluster declares, by name.
+
+    Parameters
+    ----------
+    names
+        The options', without dashes.
+    """
     for search in (False, True):
         found = {option.name: option for option, _ in job_options(search=search)}
         if not names - found.keys():

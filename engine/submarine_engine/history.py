@@ -94,7 +94,15 @@ def shown_user() -> str | None:
 
 
 def job_user(home: Path, job_id: str) -> str | None:
-    """Return who submitted a job, by its record; None where nobody can tell."""
+    """Return who submitted a job, by its record; None where nobody can tell.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    job_id
+        The job's id.
+    """
     try:
         record = read_json(JobPaths(home, job_id).record)
     except (OSError, ValueError):
@@ -110,12 +118,24 @@ def new_job_id() -> str:
 
 
 def is_job_id(text: str) -> bool:
-    """Return whether a text is of the form of a job id."""
+    """Return whether a text is of the form of a job id.
+
+    Parameters
+    ----------
+    text
+        Any.
+    """
     return _JOB_ID.fullmatch(text) is not None
 
 
 def submitted_at(job_id: str) -> float:
-    """Return when a job was submitted, on the wall clock, to the second, as its id says."""
+    """Return when a job was submitted, on the wall clock, to the second, as its id says.
+
+    Parameters
+    ----------
+    job_id
+        The job's id.
+    """
     try:
         return float(calendar.timegm(time.strptime(job_id[:_SECOND], "%Y%m%d-%H%M%S")))
     except ValueError:
@@ -158,7 +178,13 @@ class TaskPaths:
         self.artifacts_note = root / "artifacts.json"
 
     def log(self, stream: str) -> Path:
-        """Return the path of a file by its name: ``stdout``, ``metrics``, ``events`` (packed) …."""
+        """Return the path of a file by its name: ``stdout``, ``metrics``, ``events`` (packed) ….
+
+        Parameters
+        ----------
+        stream
+            Its name.
+        """
         if stream not in _STREAMS:
             raise ValueError(stream)
         return self.root / stream
@@ -200,7 +226,13 @@ class JobPaths:
         self.saved = self.root / "saved"
 
     def task(self, task_id: str) -> TaskPaths:
-        """Return the files of the task ``ROLE-NUMBER``."""
+        """Return the files of the task ``ROLE-NUMBER``.
+
+        Parameters
+        ----------
+        task_id
+            Which, as ``worker-0``.
+        """
         if not _TASK_ID.fullmatch(task_id):
             raise ValueError(task_id)
         return TaskPaths(self.root / "tasks" / task_id)
@@ -208,6 +240,13 @@ class JobPaths:
 
 def write_aside(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write `data` to `path` under a temporary name, owner-only, then rename it into place.
+
+    Parameters
+    ----------
+    path
+        The file.
+    data
+        All that it is to hold.
 
     Raises
     ------
@@ -228,7 +267,15 @@ def write_aside(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write `data` as JSON by `write_aside`."""
+    """Write `data` as JSON by `write_aside`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    data
+        An object.
+    """
     write_aside(path, json.dumps(data, ensure_ascii=False).encode())
 
 
@@ -271,6 +318,13 @@ def open_file(path: str | os.PathLike[str], *, links: bool = True) -> int:
 def read_whole(path: Path, offset: int = 0) -> bytes:
     """Read a file of ours from `offset` on.
 
+    Parameters
+    ----------
+    path
+        The file.
+    offset
+        In bytes.
+
     Raises
     ------
     OSError
@@ -285,6 +339,11 @@ def read_whole(path: Path, offset: int = 0) -> bytes:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Read a JSON object; None where the file is not there.
+
+    Parameters
+    ----------
+    path
+        The file.
 
     Raises
     ------
@@ -304,6 +363,8 @@ def json_object(text: bytes, where: str) -> dict[str, Any]:
 
     Parameters
     ----------
+    text
+        What was read.
     where
         The file, for the error.
 
@@ -325,6 +386,13 @@ def read_foreign(path: Path, most: int) -> bytes:
     """Read the first bytes of a file that a job's code can put in its place, or something else.
 
     No link is followed, and no pipe waited for.
+
+    Parameters
+    ----------
+    path
+        The file.
+    most
+        How many bytes.
 
     Raises
     ------
@@ -352,6 +420,13 @@ SPOILT = (
 def foreign_text(value: object, most: int) -> str:
     """Return the first characters of a text from such a file.
 
+    Parameters
+    ----------
+    value
+        What the file has there.
+    most
+        How many characters.
+
     Raises
     ------
     TypeError
@@ -365,6 +440,11 @@ def foreign_text(value: object, most: int) -> str:
 def finite(value: Any) -> float:  # noqa: ANN401 - of a file
     """Return a number from such a file.
 
+    Parameters
+    ----------
+    value
+        What the file has there.
+
     Raises
     ------
     ValueError, TypeError, OverflowError
@@ -377,7 +457,13 @@ def finite(value: Any) -> float:  # noqa: ANN401 - of a file
 
 
 def make_private(path: Path) -> Path:
-    """Make the folder `path` and those of its parents that are missing, for the owner alone."""
+    """Make the folder `path` and those of its parents that are missing, for the owner alone.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    """
     try:
         path.mkdir(exist_ok=True, mode=0o700)
     except FileNotFoundError:
@@ -389,6 +475,11 @@ def make_private(path: Path) -> Path:
 
 def check_home(home: Path) -> None:
     """Refuse a home that somebody else may change: what is loaded from it is code.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
 
     Raises
     ------
@@ -425,6 +516,11 @@ def _user(uid: int) -> str:
 def job_ids(home: Path) -> Iterator[str]:
     """Yield the ids of all jobs on record, newest first; those of one second in any order.
 
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+
     Raises
     ------
     ConfigError
@@ -439,7 +535,13 @@ def job_ids(home: Path) -> Iterator[str]:
 
 
 def of_one_second(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Yield what `job_ids` yields, second by second."""
+    """Yield what `job_ids` yields, second by second.
+
+    Parameters
+    ----------
+    ids
+        What that yields.
+    """
     for _, group in groupby(ids, lambda job_id: job_id[:_SECOND]):
         yield list(group)
 
@@ -451,6 +553,10 @@ def find_job(home: Path, wanted: str, user: str | None = None) -> JobPaths:
 
     Parameters
     ----------
+    home
+        Where jobs are kept.
+    wanted
+        An id, the end of one, or a name.
     user
         Only this one's jobs are looked at; everybody's where None.
 

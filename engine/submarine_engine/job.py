@@ -130,7 +130,13 @@ def _option(
 
 
 def options_of(kind: type) -> Iterator[tuple[str, OptionInfo]]:
-    """Yield the fields of `JobSpec` or `Resources` that options give their values, with these."""
+    """Yield the fields of `JobSpec` or `Resources` that options give their values, with these.
+
+    Parameters
+    ----------
+    kind
+        `JobSpec` or `Resources`.
+    """
     for each in fields(kind):
         if said := each.metadata.get("option"):
             yield each.name, said if said.name else replace(said, name=each.name)

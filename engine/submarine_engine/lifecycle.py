@@ -254,7 +254,15 @@ class Ledger:
 
 
 def fold(events: Iterable[Event], status: JobStatus | None = None) -> JobStatus:
-    """Apply `events` in order to `status` (a new job's where None)."""
+    """Apply `events` in order to `status` (a new job's where None).
+
+    Parameters
+    ----------
+    events
+        All of a job's, or those after `status`.
+    status
+        The job before them.
+    """
     status = status or JobStatus()
     for event in events:
         status = apply(status, event)
@@ -262,7 +270,15 @@ def fold(events: Iterable[Event], status: JobStatus | None = None) -> JobStatus:
 
 
 def apply(status: JobStatus, event: Event) -> JobStatus:
-    """Return the status after `event`; the same one where the event comes too late to matter."""
+    """Return the status after `event`; the same one where the event comes too late to matter.
+
+    Parameters
+    ----------
+    status
+        The job before it.
+    event
+        What has happened.
+    """
     if status.state.final and not isinstance(event, Released):
         return status
     return _apply(event, status)
@@ -597,6 +613,8 @@ def is_echo(types: Iterable[str], message: str) -> bool:
     ----------
     types
         Names of its type, and of the built-in one that it is.
+    message
+        What it says.
     """
     if not _LOST_TYPES.isdisjoint(types):
         return True
@@ -1291,7 +1309,13 @@ def _place_of(role: str) -> int:
 
 
 def is_worker(task: str) -> bool:
-    """Return whether a task does the job's work itself."""
+    """Return whether a task does the job's work itself.
+
+    Parameters
+    ----------
+    task
+        Which, as ``worker-0``.
+    """
     return task.rpartition("-")[0] in WORKERS
 
 
@@ -1301,6 +1325,11 @@ def leaders(tasks: Iterable[str]) -> frozenset[str]:
     The workers; but where there are parameter servers and a chief, that one alone: it tells the
     workers what to do, which are servers that never end by themselves (TensorFlow's
     ParameterServerStrategy).
+
+    Parameters
+    ----------
+    tasks
+        All of the job's.
     """
     by_role = {task: task.rpartition("-")[0] for task in tasks}
     led = {"chief", "ps"} <= set(by_role.values())

@@ -34,6 +34,11 @@ def secret_variables(spec: JobSpec) -> dict[str, str]:
     what only the job's own user can read: never into a record, an argument list, or the environment
     that a cluster's service is asked for.
 
+    Parameters
+    ----------
+    spec
+        The job.
+
     Raises
     ------
     SubmissionError
@@ -81,6 +86,11 @@ def note_values(folder: Path, secrets: Mapping[str, str]) -> None:
 def noted_values(folder: Path) -> dict[str, str]:
     """Return what `note_values` has written; nothing where the job is over or has no secrets.
 
+    Parameters
+    ----------
+    folder
+        The job's.
+
     Raises
     ------
     OSError, ValueError
@@ -90,7 +100,13 @@ def noted_values(folder: Path) -> dict[str, str]:
 
 
 def secret_value(name: str) -> str | None:
-    """Return a secret of this process's environment, else of the system's keyring; None if none."""
+    """Return a secret of this process's environment, else of the system's keyring; None if none.
+
+    Parameters
+    ----------
+    name
+        The variable's.
+    """
     if value := os.environ.get(name):
         return value
     if not find_spec("keyring"):

@@ -57,19 +57,37 @@ def _default_home() -> Path:
 
 
 def read_path(value: object) -> Path:
-    """Return an absolute path, of which ``~`` may be the beginning."""
+    """Return an absolute path, of which ``~`` may be the beginning.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     return Path(read_name(value)).expanduser().absolute()
 
 
 def read_name(value: object) -> str:
-    """Return a text that is not empty."""
+    """Return a text that is not empty.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError("it must be a text that is not empty")
     return value
 
 
 def read_names(value: object) -> tuple[str, ...]:
-    """Return names: a list of texts, or one text with commas between them."""
+    """Return names: a list of texts, or one text with commas between them.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     texts = value.split(",") if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not texts:
         raise ValueError("it must be a list of names")
@@ -87,7 +105,13 @@ def _read_any_of(value: object) -> tuple[str, ...]:
 
 
 def read_switch(value: object) -> bool:
-    """Return whether it is ``true``; else it must be ``false``."""
+    """Return whether it is ``true``; else it must be ``false``.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     text = str(value).strip().lower()
     if text not in ("true", "false"):
         raise ValueError("it must be true or false")
@@ -95,17 +119,35 @@ def read_switch(value: object) -> bool:
 
 
 def read_bytes(value: object) -> int:
-    """Return bytes: ``64M``, or a number."""
+    """Return bytes: ``64M``, or a number.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     return read_size(as_text(value))
 
 
 def read_period(value: object) -> float:
-    """Return seconds: ``10m``, or a number."""
+    """Return seconds: ``10m``, or a number.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     return read_seconds(as_text(value))
 
 
 def read_price(value: object) -> float:
-    """Return an amount of money, which is a number of 0 or more."""
+    """Return an amount of money, which is a number of 0 or more.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     price = float(as_text(value))
     if not 0 <= price < math.inf:
         raise ValueError("it must be 0 or more")
@@ -113,13 +155,25 @@ def read_price(value: object) -> float:
 
 
 def read_webhook(value: object) -> str:
-    """Return an address that is told when jobs have ended, or what stands for it."""
+    """Return an address that is told when jobs have ended, or what stands for it.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     webhooks.check(value)
     return str(value)
 
 
 def as_text(value: object) -> str:
-    """Return a number or a text as text: TOML has both, the environment texts alone."""
+    """Return a number or a text as text: TOML has both, the environment texts alone.
+
+    Parameters
+    ----------
+    value
+        As TOML or the environment has it.
+    """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError("it must be a number or a text")  # noqa: TRY004 - as for other bad values
     return str(value)
@@ -274,7 +328,15 @@ KEYS = {
 
 
 def format_value(name: str, value: object) -> str:
-    """Return a setting's value for people: sizes with their unit."""
+    """Return a setting's value for people: sizes with their unit.
+
+    Parameters
+    ----------
+    name
+        The setting's.
+    value
+        As its `Key.read` returned it.
+    """
     if value is None:
         return "unset"
     if KEYS.get(name) and KEYS[name].read is read_bytes:

@@ -94,7 +94,7 @@ def test_a_forbidden_import_would_be_found(tmp_path, monkeypatch):
 
 
 def test_no_room_is_left_out_of_the_walls_around_backends():
-    """Who adds a module to the engine adds it there: import-linter has no word for all but these."""
+    """Who adds a module to the engine adds it there: import-linter cannot say "all but these"."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (walls,) = (one for one in contracts["contracts"] if "backend names one" in one["name"])
     engine = PACKAGES["submarine_engine"]

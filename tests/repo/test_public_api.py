@@ -22,6 +22,22 @@ SubmarineError SubmissionError TaskState TaskStatus UndefinedNameError Unsupport
 integer launch list_jobs loguniform map open_job open_map open_sweep submit sweep uniform
 """.split()  # noqa: SIM905 - words are easier to read than strings
 
+# What docs/clusters.md names, and what a backend in tests/clusters uses.
+OF_BACKENDS = """
+clusters.backend clusters.base clusters.container clusters.environment clusters.exchange
+clusters.locks clusters.log_mirror clusters.machine clusters.noted_request clusters.polled
+clusters.refusals clusters.saving clusters.storage clusters.store clusters.tasks declared findings
+history job lifecycle secret_values settings testing.jobs testing.place
+""".split()  # noqa: SIM905 - likewise
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return griffe.load(
+        "submarine_engine", search_paths=[Path(submarine_engine.__file__).parents[1]],
+        docstring_parser="numpy",
+    )  # fmt: skip
+
 
 def test_the_public_names_are_these():
     assert submarine_engine.__all__ == PUBLIC
@@ -47,28 +63,38 @@ def public_functions(
                 yield from public_functions(member, f"{path}.{name}")
 
 
-def test_every_parameter_is_documented():
-    engine = griffe.load(
-        "submarine_engine", search_paths=[Path(submarine_engine.__file__).parents[1]],
-        docstring_parser="numpy",
-    )  # fmt: skip
+def test_every_parameter_is_documented(engine):
     missing = []
     for public in PUBLIC:
-        for path, function in public_functions(engine[public], public):
-            assert function.docstring, path
-            told = {
-                name.strip(" *")
-                for section in function.docstring.parsed
-                if section.kind is griffe.DocstringSectionKind.parameters
-                for parameter in section.value
-                for name in parameter.name.split(",")
-            }
-            missing += [
-                f"{path}({parameter.name})"
-                for parameter in function.parameters
-                if parameter.name not in {"self", "cls", *told}
-            ]
+        missing += undocumented(engine[public], public)
     assert missing == []
+
+
+@pytest.mark.parametrize("module", OF_BACKENDS)
+def test_every_parameter_that_a_writer_of_a_cluster_meets_is_documented(engine, module):
+    missing = []
+    for name, member in engine[module].members.items():
+        if not name.startswith("_") and not member.is_alias:
+            missing += undocumented(member, name)
+    assert missing == []
+
+
+def undocumented(owner: griffe.Object | griffe.Alias, path: str) -> Iterator[str]:
+    """Yield the parameters that a name's function, or the methods of its class, do not document."""
+    for place, function in public_functions(owner, path):
+        sections = function.docstring.parsed if function.docstring else []
+        told = {
+            name.strip(" *")
+            for section in sections
+            if section.kind is griffe.DocstringSectionKind.parameters
+            for parameter in section.value
+            for name in parameter.name.split(",")
+        }
+        if not sections:
+            yield f"{place}: no docstring"
+        for parameter in function.parameters:
+            if parameter.name not in {"self", "cls", *told}:
+                yield f"{place}({parameter.name})"
 
 
 def test_type_checkers_see_the_same_names():

@@ -178,6 +178,13 @@ class Request(ABC):
     def signal(self, container: str, *, kill: bool) -> None:
         """Ask a container's task to end (SIGTERM), or kill all of it.
 
+        Parameters
+        ----------
+        container
+            Its id, as `Allocated.id` has it.
+        kill
+            Whether it is killed (SIGKILL) with all that it has started.
+
         Raises
         ------
         ClusterError
@@ -193,7 +200,13 @@ class Request(ABC):
 
     @abstractmethod
     def source(self, container: Allocated) -> LogSource:
-        """Return where the files of a container can be read: see `LogSource`."""
+        """Return where the files of a container can be read: see `LogSource`.
+
+        Parameters
+        ----------
+        container
+            As `ask` returned it.
+        """
 
     @abstractmethod
     def waiting(self) -> tuple[int, str]:
@@ -227,11 +240,23 @@ class Request(ABC):
         return 0
 
     def is_fresh(self, container: str) -> bool:  # noqa: ARG002 - of clusters that lag
-        """Return whether a container is so new that `count` need not know it yet."""
+        """Return whether a container is so new that `count` need not know it yet.
+
+        Parameters
+        ----------
+        container
+            Its id.
+        """
         return False
 
     def is_over(self, task: str) -> bool:  # noqa: ARG002 - where the task's files say it
-        """Return whether the cluster says that a task's container has ended."""
+        """Return whether the cluster says that a task's container has ended.
+
+        Parameters
+        ----------
+        task
+            Which task, as ``worker-0``.
+        """
         return False
 
     @property
@@ -279,7 +304,13 @@ class Request(ABC):
         return ""
 
     def recover(self, container: Container) -> None:  # noqa: B027 - where a source shows all
-        """Bring home what the container's source does not show any more, where it is elsewhere."""
+        """Bring home what the container's source does not show any more, where it is elsewhere.
+
+        Parameters
+        ----------
+        container
+            The task, as its driver follows it.
+        """
 
     @abstractmethod
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
@@ -312,6 +343,11 @@ class Request(ABC):
     def renew_access(self, tasks: Collection[str]) -> None:  # noqa: B027 - where access has an end
         """Renew the credentials by which running tasks read and write; called at each turn.
 
+        Parameters
+        ----------
+        tasks
+            Those that have their containers, and are not over.
+
         Raises
         ------
         SubmarineError
@@ -325,7 +361,13 @@ class Request(ABC):
         """Give back what was kept for another attempt: the job is over, and says so next."""
 
     def keep(self, task: TaskPaths) -> None:  # noqa: B027 - of clusters with a storage
-        """Keep the results of a job that is over on the cluster, too; nobody waits for that."""
+        """Keep the results of a job that is over on the cluster, too; nobody waits for that.
+
+        Parameters
+        ----------
+        task
+            The files of the task of rank 0, on this machine.
+        """
 
     def forget(self) -> None:  # noqa: B027 - where something is left
         """Remove what is left of a job that is over, and whose files are home."""
@@ -390,11 +432,22 @@ class KeeperFolder:
         return [job_id for _, job_id in sorted(found)]
 
     def is_open(self, job_id: str) -> bool:
-        """Return whether a job is handed to the keeper, and not over."""
+        """Return whether a job is handed to the keeper, and not over.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         return (self.open / job_id).exists()
 
     def hand(self, job_id: str) -> None:
         """Hand a job to the keeper.
+
+        Parameters
+        ----------
+        job_id
+            The job's id; it is on record.
 
         Raises
         ------
@@ -408,23 +461,45 @@ class KeeperFolder:
         """Note that a keeper begins with a job: from now on the cluster may know of it.
 
         By a bit of its mode: that keeps its place in the order, and needs no room on a full disk.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
         """
         with suppress(OSError):  # it is over just now; no trouble with that is the job's
             (self.open / job_id).chmod(0o700)
 
     def is_taken_up(self, job_id: str) -> bool:
-        """Return whether a keeper has ever begun with a job."""
+        """Return whether a keeper has ever begun with a job.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         with suppress(FileNotFoundError):
             return bool((self.open / job_id).stat().st_mode & 0o100)
         return False
 
     def close(self, job_id: str) -> None:
-        """Take a job out that is over."""
+        """Take a job out that is over.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         with suppress(OSError):
             (self.open / job_id).unlink()
 
     def adopt(self, paths: JobPaths) -> bool:
         """Queue a job on record whose submitter died before it did so; return whether it was one.
+
+        Parameters
+        ----------
+        paths
+            The job's files.
 
         Raises
         ------
@@ -499,18 +574,38 @@ class SubmitQueue:
         self._keys: dict[str, str | None] = {}
 
     def join(self, job_id: str) -> None:
-        """Put a job at the end; nothing where it is queued already."""
+        """Put a job at the end; nothing where it is queued already.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         with self._lock:
             self._keys.setdefault(job_id, None)
 
     def name(self, job_id: str, key: str) -> None:
-        """Say by `key` whom a job will ask; until then all that came later wait for it."""
+        """Say by `key` whom a job will ask; until then all that came later wait for it.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        key
+            Names whom it asks: jobs of other keys do not wait for it.
+        """
         with self._changing():
             if job_id in self._keys:
                 self._keys[job_id] = key
 
     def is_turn(self, job_id: str) -> bool:
-        """Return whether no earlier job is still to ask whom this one asks."""
+        """Return whether no earlier job is still to ask whom this one asks.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         with self._lock:
             mine = self._keys.get(job_id)
             for other, key in self._keys.items():
@@ -521,7 +616,13 @@ class SubmitQueue:
             return True
 
     def before(self, job_id: str) -> int:
-        """Return how many earlier jobs are still to ask whom this one asks."""
+        """Return how many earlier jobs are still to ask whom this one asks.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         with self._lock:
             mine, count = self._keys.get(job_id), 0
             for other, key in self._keys.items():
@@ -531,12 +632,24 @@ class SubmitQueue:
             return 0
 
     def has(self, key: str) -> bool:
-        """Return whether a queued job will ask for `key`, or may: it has not said yet."""
+        """Return whether a queued job will ask for `key`, or may: it has not said yet.
+
+        Parameters
+        ----------
+        key
+            As `name` has it.
+        """
         with self._lock:
             return any(one is None or one == key for one in self._keys.values())
 
     def leave(self, job_id: str) -> None:
-        """Take a job out: it has asked, or never will. Nothing where it is not queued."""
+        """Take a job out: it has asked, or never will. Nothing where it is not queued.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        """
         with self._changing():
             self._keys.pop(job_id, None)
 
@@ -760,7 +873,7 @@ class Backend(ClusterKind):
         paths
             The job's files.
         task
-            Which.
+            Which task, as ``worker-0``.
 
         Returns
         -------
@@ -855,6 +968,11 @@ class Backend(ClusterKind):
 
         Called in the job's own thread. Nothing of the job is asked for before `Request.ask`.
 
+        Parameters
+        ----------
+        job
+            The attempt: see `KeptJob.attempt`.
+
         Raises
         ------
         ClusterError
@@ -862,7 +980,13 @@ class Backend(ClusterKind):
         """
 
     def give_up(self, paths: JobPaths) -> None:
-        """End what the cluster has of a job that cannot be followed, without its request."""
+        """End what the cluster has of a job that cannot be followed, without its request.
+
+        Parameters
+        ----------
+        paths
+            The job's files.
+        """
 
     def end(self) -> None:
         """End whatever `begin` began: the keeper ends."""

@@ -51,7 +51,13 @@ class AnswerPipe:
 
     @classmethod
     def take(cls, path: Path) -> AnswerPipe | None:
-        """Open the named pipe of a question; None where nobody waits behind it."""
+        """Open the named pipe of a question; None where nobody waits behind it.
+
+        Parameters
+        ----------
+        path
+            The pipe, in the task's folder.
+        """
         try:
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
@@ -67,7 +73,13 @@ class AnswerPipe:
         return line
 
     def answer(self, text: str | None) -> None:
-        """Give the answer; None for the end of the input. Without effect where it came too late."""
+        """Give the answer; None for the end of the input. Without effect where it came too late.
+
+        Parameters
+        ----------
+        text
+            What was answered.
+        """
         data = json.dumps(text).encode() + b"\n"
         with suppress(OSError):
             while data:

@@ -59,10 +59,22 @@ class Origin(Protocol):
     """What knows where a container's files are: a `Request`."""
 
     def source(self, container: Allocated) -> LogSource:
-        """As `Request.source`."""
+        """As `Request.source`.
+
+        Parameters
+        ----------
+        container
+            As `Request.source` has it.
+        """
 
     def recover(self, container: Container) -> None:
-        """As `Request.recover`."""
+        """As `Request.recover`.
+
+        Parameters
+        ----------
+        container
+            As `Request.recover` has it.
+        """
 
 
 OOM = b"oom"
@@ -98,14 +110,26 @@ class Container(TaskRun):
         self._events: EventLog | None = None
 
     def give(self, found: Allocated) -> None:
-        """Follow what the cluster gave, and read its files from now on."""
+        """Follow what the cluster gave, and read its files from now on.
+
+        Parameters
+        ----------
+        found
+            As `Request.ask` returned it.
+        """
         super().give(found)
         self._given_at = found.began
         if self._request is not None:
             self.see(self._request.source(found))
 
     def see(self, source: LogSource) -> None:
-        """Read from there from now on."""
+        """Read from there from now on.
+
+        Parameters
+        ----------
+        source
+            Shows the container's files.
+        """
         make_private(self.files.root)
         self._source = source
         self._mirror = LogMirror(self.files, source)
@@ -202,7 +226,13 @@ class Container(TaskRun):
             self._events.step(self._mirror.borders(LOG))
 
     def fetch_outcome(self, sizes: Mapping[str, int]) -> None:
-        """Bring ``outcome.json`` and the results that it names into the job's folder."""
+        """Bring ``outcome.json`` and the results that it names into the job's folder.
+
+        Parameters
+        ----------
+        sizes
+            What the source has just said of its files.
+        """
         if _OUTCOME not in sizes or self.files.outcome.exists():
             return
         data, _, given = self._fetch(_OUTCOME, sizes).partition(b"\n")
@@ -242,6 +272,11 @@ class Container(TaskRun):
         """Bring what the frames of a failed task held; a job's end does not wait for a second try.
 
         What has not this container's mark is left where it is: `job debug` says that there is none.
+
+        Parameters
+        ----------
+        sizes
+            What the source has just said of its files.
         """
         if not {INDEX, VALUES} <= set(sizes) or self.files.post_mortem.exists():
             return

@@ -35,6 +35,13 @@ Reader = Callable[[str, str], Path | None]
 def file_address(path: str, option: str) -> Path | None:
     """Return the path of a ``file:`` address; None where `path` is something else.
 
+    Parameters
+    ----------
+    path
+        What the user gave: a path or an address.
+    option
+        What it was given by, for the error.
+
     Raises
     ------
     UnsupportedError
@@ -60,6 +67,8 @@ def resolve_paths(spec: JobSpec, workdir: Path, read: Reader) -> tuple[Path | No
 
     Parameters
     ----------
+    spec
+        The job.
     workdir
         Where relative ones begin.
     read
@@ -95,7 +104,13 @@ def resolve_paths(spec: JobSpec, workdir: Path, read: Reader) -> tuple[Path | No
 
 
 def keeps_checkpoints(source: str) -> bool:
-    """Tell whether a script asks its job to keep checkpoints (``job.steps``, ``job.restore``)."""
+    """Tell whether a script asks its job to keep checkpoints (``job.steps``, ``job.restore``).
+
+    Parameters
+    ----------
+    source
+        The script's text.
+    """
     if "submarine_runtime" not in source:
         return False
     try:
@@ -214,8 +229,14 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
         The submitter's environment.
     wanted
         What the job's spec asks for; it wins over `outer`.
+    job_id
+        The job's id.
+    task
+        The task's files.
     vcores
         Limits the threads of numerical libraries, where neither of the two says otherwise.
+    input_path, checkpoint_path
+        As `resolve_paths` gave them; None where there is none.
     """
     environment = {
         key: value
@@ -245,6 +266,11 @@ def drawing_backend(outer: str) -> str:
 
     A notebook's draws into the notebook, by the job's displays; other modules are of programs that
     are not there.
+
+    Parameters
+    ----------
+    outer
+        The value of ``MPLBACKEND``.
     """
     if not outer.startswith("module://"):
         return outer
@@ -253,12 +279,24 @@ def drawing_backend(outer: str) -> str:
 
 
 def thread_limits(vcores: int) -> dict[str, str]:
-    """Return what keeps numerical libraries to so many threads."""
+    """Return what keeps numerical libraries to so many threads.
+
+    Parameters
+    ----------
+    vcores
+        How many.
+    """
     return dict.fromkeys(_THREAD_COUNTS, str(vcores))
 
 
 def gpu_environment(gpus: Sequence[str]) -> dict[str, str]:
-    """Return what shows a task exactly the GPUs granted, none for none."""
+    """Return what shows a task exactly the GPUs granted, none for none.
+
+    Parameters
+    ----------
+    gpus
+        Their ids.
+    """
     return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
 
 
@@ -267,6 +305,8 @@ def refuse_reserved(wanted: Mapping[str, str], option: str = "--env") -> None:
 
     Parameters
     ----------
+    wanted
+        What was given, by name.
     option
         What they were given by.
 

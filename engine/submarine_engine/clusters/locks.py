@@ -26,6 +26,8 @@ def take(path: Path, *, wait: float = 0.0) -> int | None:
 
     Parameters
     ----------
+    path
+        The file; it is made where it is not there.
     wait
         Seconds to wait for the present holder.
 
@@ -56,20 +58,38 @@ def take(path: Path, *, wait: float = 0.0) -> int | None:
 
 
 def drop(descriptor: int) -> None:
-    """Close a descriptor that `take` gave; the lock is free where no other process has it."""
+    """Close a descriptor that `take` gave; the lock is free where no other process has it.
+
+    Parameters
+    ----------
+    descriptor
+        As `take` returned it.
+    """
     with _no_fork:
         _opened.discard(descriptor)
         os.close(descriptor)
 
 
 def share(descriptor: int) -> None:
-    """Let forks keep a descriptor that `take` gave: they hold the lock, too."""
+    """Let forks keep a descriptor that `take` gave: they hold the lock, too.
+
+    Parameters
+    ----------
+    descriptor
+        As `take` returned it.
+    """
     with _no_fork:
         _opened.discard(descriptor)
 
 
 def unlock(descriptor: int) -> None:
-    """Close an inherited descriptor, and free its lock for whoever else has it open, too."""
+    """Close an inherited descriptor, and free its lock for whoever else has it open, too.
+
+    Parameters
+    ----------
+    descriptor
+        As who took it had it.
+    """
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     with suppress(OSError):  # a file system without such locks has none to free
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _record(fcntl.F_UNLCK))
@@ -91,6 +111,11 @@ def make_claimed(path: Path) -> int:
     """Make a file of this user's and lock it before anybody else can open it.
 
     The lock is as that of `take`: of the open file, and gone with its last descriptor.
+
+    Parameters
+    ----------
+    path
+        The file.
 
     Returns
     -------
@@ -151,6 +176,11 @@ os.register_at_fork(
 def held(path: Path) -> Iterator[None]:
     """Hold the lock of `path` for the time of a ``with``.
 
+    Parameters
+    ----------
+    path
+        The file; it is made where it is not there.
+
     Raises
     ------
     ClusterError
@@ -169,7 +199,13 @@ def held(path: Path) -> Iterator[None]:
 
 
 def is_free(path: Path) -> bool:
-    """Return whether nobody holds the lock of `path`; so too where there is no such file."""
+    """Return whether nobody holds the lock of `path`; so too where there is no such file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     try:
         descriptor = _open(path, os.O_RDONLY)
     except FileNotFoundError:

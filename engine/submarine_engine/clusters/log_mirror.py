@@ -78,7 +78,17 @@ class LogSource(Protocol):
         """Return the size of each file; empty where nothing is known of the container."""
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset` on."""
+        """Return at most `limit` bytes of a file from `offset` on.
+
+        Parameters
+        ----------
+        name
+            One of `sizes`.
+        offset
+            In bytes.
+        limit
+            In bytes; fewer may come, none at the file's end.
+        """
 
     def close(self) -> None:
         """Close what was opened for it."""
@@ -114,6 +124,13 @@ class FolderSource:
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Return at most `limit` bytes of a file from `offset` on.
+
+        Parameters
+        ----------
+        name
+            One of `sizes`.
+        offset, limit
+            In bytes.
 
         Raises
         ------
@@ -168,6 +185,8 @@ class LogMirror:
 
         Parameters
         ----------
+        limit
+            How many bytes are copied at most, all files together.
         sizes
             What the source has just said of its files, to spare asking it again.
         last
@@ -196,6 +215,11 @@ class LogMirror:
     def peek(self, stream: str) -> int:
         """Copy a piece of one log, whatever its size is now; return how many bytes.
 
+        Parameters
+        ----------
+        stream
+            Which, as ``stdout``.
+
         Raises
         ------
         ClusterError, OSError
@@ -205,6 +229,11 @@ class LogMirror:
 
     def drain(self, seconds: float = 30.0) -> bool:
         """Copy until nothing is missing, for a container that writes no more.
+
+        Parameters
+        ----------
+        seconds
+            How long it may take.
 
         Returns
         -------
@@ -234,13 +263,25 @@ class LogMirror:
                 time.sleep(_BETWEEN)
 
     def behind(self, sizes: Mapping[str, int]) -> int:
-        """Return how many bytes of files of these sizes are not copied yet."""
+        """Return how many bytes of files of these sizes are not copied yet.
+
+        Parameters
+        ----------
+        sizes
+            As the source has them.
+        """
         return sum(
             max(0, sizes[stream] - self._offset(stream)) for stream in STREAMS if stream in sizes
         )
 
     def borders(self, stream: str) -> list[int]:
-        """Return at which bytes of the copy the containers' logs begin."""
+        """Return at which bytes of the copy the containers' logs begin.
+
+        Parameters
+        ----------
+        stream
+            Which, as ``stdout``.
+        """
         return sorted(origins.get(stream, 0) for origins in _read_note(self._note).values())
 
     def _copy(self, stream: str, size: int, limit: int) -> int:

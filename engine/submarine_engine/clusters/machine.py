@@ -37,7 +37,13 @@ def boot_id() -> str:
 
 @cache
 def user_name_of(uid: int) -> str:
-    """Return a user's name; the number where the machine knows none."""
+    """Return a user's name; the number where the machine knows none.
+
+    Parameters
+    ----------
+    uid
+        The user's number.
+    """
     import pwd  # noqa: PLC0415 - few need it
 
     try:
@@ -125,6 +131,10 @@ def spawn_detached(
 
     Parameters
     ----------
+    arguments
+        The program and what it is called with.
+    environment
+        All of its environment.
     log
         Takes the process's stdout and stderr, appended.
     keep
@@ -179,7 +189,13 @@ class Stat(NamedTuple):
 
 
 def process_stat(pid: int) -> Stat | None:
-    """Return what the kernel says of a process; None where it is gone."""
+    """Return what the kernel says of a process; None where it is gone.
+
+    Parameters
+    ----------
+    pid
+        The process's number.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -199,13 +215,25 @@ Session = tuple[int, int]
 
 
 def session_of(launch: Mapping[str, Any]) -> Session | None:
-    """Return whose job it is; None where it depends on no process."""
+    """Return whose job it is; None where it depends on no process.
+
+    Parameters
+    ----------
+    launch
+        The content of ``launch.json``.
+    """
     session = launch.get("session")
     return (int(session[0]), int(session[1])) if session else None
 
 
 def lives(session: Session | None) -> bool:
-    """Return whether the process of a session is there; one that is None always is."""
+    """Return whether the process of a session is there; one that is None always is.
+
+    Parameters
+    ----------
+    session
+        As `session_of` returned it.
+    """
     if session is None:
         return True
     seen = process_stat(session[0])
@@ -220,7 +248,13 @@ def process_ids() -> Iterator[int]:
 
 
 def child_ids(pid: int) -> list[int]:
-    """Return the children of a process of one thread."""
+    """Return the children of a process of one thread.
+
+    Parameters
+    ----------
+    pid
+        The process's number.
+    """
     try:
         return [
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -232,7 +266,15 @@ def child_ids(pid: int) -> list[int]:
 
 
 def has_mark(pid: int, variable: str, value: str) -> bool:
-    """Return whether a process was started with that environment variable."""
+    """Return whether a process was started with that environment variable.
+
+    Parameters
+    ----------
+    pid
+        The process's number.
+    variable, value
+        The name and what it has to be.
+    """
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -241,12 +283,26 @@ def has_mark(pid: int, variable: str, value: str) -> bool:
 
 
 def is_driver(pid: int) -> bool:
-    """Return whether a process is a supervisor or a keeper."""
+    """Return whether a process is a supervisor or a keeper.
+
+    Parameters
+    ----------
+    pid
+        The process's number.
+    """
     return has_mark(pid, DRIVER_MARK, "1")
 
 
 def end_process(pid: int, number: int = signal.SIGKILL) -> bool:
-    """Send a signal to a process that may be gone; whether it was there and is ours to signal."""
+    """Send a signal to a process that may be gone; whether it was there and is ours to signal.
+
+    Parameters
+    ----------
+    pid
+        The process's number.
+    number
+        The signal's.
+    """
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
         return True
@@ -254,7 +310,15 @@ def end_process(pid: int, number: int = signal.SIGKILL) -> bool:
 
 
 def end_group(group: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to a process group that may be gone; its leader is not yet waited for."""
+    """Send a signal to a process group that may be gone; its leader is not yet waited for.
+
+    Parameters
+    ----------
+    group
+        The number of its leader.
+    number
+        The signal's.
+    """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
@@ -278,6 +342,15 @@ def end_leftovers(job_id: str, session: int | None, session_start: int | None) -
 
     That is what was started with the job's id in its environment, and what belongs to the task's
     session. A session whose leader began at another time is a stranger's with the same number.
+
+    Parameters
+    ----------
+    job_id
+        The job's id.
+    session
+        The number of the session's leader; None where none is known.
+    session_start
+        When that began, as `process_stat` has it.
     """
     leader = process_stat(session) if session else None
     if leader and leader.start != session_start:

@@ -72,7 +72,13 @@ class Note:
 
 
 def read_note(data: bytes) -> Note | None:
-    """Read what a runtime writes, as the word of a stranger; None where it is something else."""
+    """Read what a runtime writes, as the word of a stranger; None where it is something else.
+
+    Parameters
+    ----------
+    data
+        What was read.
+    """
     try:
         found: Mapping[str, Any] = json.loads(data)
         sizes = tuple(int(size) for size in found.get("pieces") or ())
@@ -96,6 +102,10 @@ def failed(note: Note, job_id: str, task: Path) -> SaveError:
 
     Parameters
     ----------
+    note
+        What the task says of its function.
+    job_id
+        The job's id.
     task
         The task's folder on this machine.
     """
@@ -114,7 +124,15 @@ def failed(note: Note, job_id: str, task: Path) -> SaveError:
 
 
 def busy(note: Note, job_id: str) -> SaveError:
-    """Return the error of a function that still runs for who asked before."""
+    """Return the error of a function that still runs for who asked before.
+
+    Parameters
+    ----------
+    note
+        What the task says of its function.
+    job_id
+        The job's id.
+    """
     since = max(0.0, time.time() - note.began)
     return SaveError(
         f"its function still saves for who asked before, {since:.0f} s ago",
@@ -124,7 +142,13 @@ def busy(note: Note, job_id: str) -> SaveError:
 
 
 def hangs(job_id: str) -> SaveError:
-    """Return the error of a function that patience has ended with."""
+    """Return the error of a function that patience has ended with.
+
+    Parameters
+    ----------
+    job_id
+        The job's id.
+    """
     return SaveError(
         "the function given to on_save has not returned in time; the job goes on",
         job_id=job_id,
@@ -133,7 +157,13 @@ def hangs(job_id: str) -> SaveError:
 
 
 def unheard(job_id: str) -> SaveError:
-    """Return the error of a job that has not even begun to save."""
+    """Return the error of a job that has not even begun to save.
+
+    Parameters
+    ----------
+    job_id
+        The job's id.
+    """
     return SaveError(
         "the job has not answered in time: its process is stopped, or its native code lets no "
         "other thread run",
@@ -143,7 +173,13 @@ def unheard(job_id: str) -> SaveError:
 
 
 def ended(job_id: str) -> SaveError:
-    """Return the error of a job that ended first."""
+    """Return the error of a job that ended first.
+
+    Parameters
+    ----------
+    job_id
+        The job's id.
+    """
     return SaveError(
         "the job ended before its model was saved",
         job_id=job_id,
@@ -187,14 +223,37 @@ class Storage(Protocol):
         """Return all files below it; none where it is not there."""
 
     def get(self, path: str, to: Path) -> None:
-        """Copy the file at `path` there."""
+        """Copy the file at `path` there.
+
+        Parameters
+        ----------
+        path
+            One of `files`.
+        to
+            Where to, on this machine.
+        """
 
     def is_whole(self, path: str) -> bool:
-        """Return whether nobody has the file open for writing, as far as can be told."""
+        """Return whether nobody has the file open for writing, as far as can be told.
+
+        Parameters
+        ----------
+        path
+            One of `files`.
+        """
 
 
 def copy_newest(storage: Storage, folder: Path, job_id: str) -> str:
     """Copy the last complete checkpoint into an empty folder; return its name.
+
+    Parameters
+    ----------
+    storage
+        Where the job writes its checkpoints.
+    folder
+        Where to.
+    job_id
+        Which job, for the error.
 
     Raises
     ------
@@ -291,13 +350,27 @@ class FolderStorage:
         return found
 
     def get(self, path: str, to: Path) -> None:
-        """Copy a file, with its time of change."""
+        """Copy a file, with its time of change.
+
+        Parameters
+        ----------
+        path
+            One of `files`.
+        to
+            Where to.
+        """
         import shutil  # noqa: PLC0415 - where something is copied
 
         shutil.copy2(self._root / path, to)
 
     def is_whole(self, path: str) -> bool:  # noqa: ARG002 - as storages have it
-        """Return that nothing speaks against it: only its rest can be seen."""
+        """Return that nothing speaks against it: only its rest can be seen.
+
+        Parameters
+        ----------
+        path
+            One of `files`.
+        """
         return True
 
 
@@ -407,7 +480,13 @@ def _is_empty(path: Path) -> bool:
 
 
 def occupied(name: str) -> SaveError:
-    """Return the error of a path where something lies already."""
+    """Return the error of a path where something lies already.
+
+    Parameters
+    ----------
+    name
+        The path, as the user gave it.
+    """
     return SaveError(
         f"{name} exists",
         fix="choose another folder",
@@ -438,6 +517,10 @@ class Hook(Protocol):
 
         Parameters
         ----------
+        task
+            Whose function.
+        folder
+            Where to.
         until
             When patience with the function ends, on the monotonic clock.
 
@@ -474,11 +557,27 @@ class MessageHook:
         return next((task for task in tasks if self.note(task) is not None), None)
 
     def ask(self, task: str, folder: Path, until: float) -> None:
-        """Have its files written."""
+        """Have its files written.
+
+        Parameters
+        ----------
+        task
+            Whose function.
+        folder
+            Where to.
+        until
+            When patience with the function ends, on the monotonic clock.
+        """
         wait_for(self._asked, task, lambda: self.note(task), until, folder)
 
     def note(self, task: str) -> Note | None:
-        """Return what a task says of its function."""
+        """Return what a task says of its function.
+
+        Parameters
+        ----------
+        task
+            Which task, as ``worker-0``.
+        """
         try:
             return read_note(read_foreign(self._folder(task) / NOTE, LARGEST_NOTE))
         except OSError:  # it is not there, or is none
@@ -530,25 +629,53 @@ def wait_for(
 
 
 def in_order(status: JobStatus) -> list[str]:
-    """Return a job's tasks in the order in which they are asked: the chief's model is the job's."""
+    """Return a job's tasks in the order in which they are asked: the chief's model is the job's.
+
+    Parameters
+    ----------
+    status
+        The job as it stands.
+    """
     tasks = [task.task for task in status.tasks]
     first = [task for task in ("chief-0", "master-0", "worker-0") if task in tasks]
     return [*first, *(task for task in tasks if task not in first)]
 
 
 def default_name(job_name: str) -> str:
-    """Return the name of a folder for a model that is saved now, where the user gives none."""
+    """Return the name of a folder for a model that is saved now, where the user gives none.
+
+    Parameters
+    ----------
+    job_name
+        The job's.
+    """
     plain = re.sub(r"[^\w.=+-]+", "-", job_name).strip("-.") or "model"
     return f"{plain[:80]}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def absolute(path: str, folder: Path) -> str:
-    """Return a path as `Cluster.save` takes it: relative ones begin at `folder`."""
+    """Return a path as `Cluster.save` takes it: relative ones begin at `folder`.
+
+    Parameters
+    ----------
+    path
+        As the user gave it: a path or an address.
+    folder
+        The user's own.
+    """
     return path if "://" in path else str(folder / Path(path).expanduser())
 
 
 def can_save(paths: JobPaths, status: JobStatus) -> bool:
-    """Return whether a job can be asked for its model now. Looks at a few files, at no cluster."""
+    """Return whether a job can be asked for its model now. Looks at a few files, at no cluster.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    status
+        The job as it stands.
+    """
     if status.state is not JobState.RUNNING:
         return False
     if any((paths.task(task.task).root / NOTE).exists() for task in status.tasks):
@@ -581,6 +708,12 @@ def save(asked: SaveRequest, target: Target, hook: Hook, storage: Storage | None
 
     Parameters
     ----------
+    asked
+        Whose model, and how long it may take.
+    target
+        Where to.
+    hook
+        The way to the functions of the job's tasks.
     storage
         The job's checkpoint path; None where it has none that can be read from here.
     """
@@ -614,6 +747,13 @@ def save(asked: SaveRequest, target: Target, hook: Hook, storage: Storage | None
 
 def expect_running(job_id: str, status: JobStatus) -> None:
     """Refuse a job that does not run.
+
+    Parameters
+    ----------
+    job_id
+        Which job, for the error.
+    status
+        The job as it stands.
 
     Raises
     ------

@@ -36,7 +36,13 @@ class Storage(ABC):
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """Return the address of a path, the same on all machines."""
+        """Return the address of a path, the same on all machines.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
+        """
 
     @abstractmethod
     def again(self) -> Storage:
@@ -44,15 +50,32 @@ class Storage(ABC):
 
     @abstractmethod
     def entry(self, path: str) -> Stored | None:
-        """Return what lies at a path; None where there is nothing."""
+        """Return what lies at a path; None where there is nothing.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
+        """
 
     @abstractmethod
     def list(self, folder: str) -> list[Stored]:
-        """Return what lies in a folder, by name; nothing where it is not there."""
+        """Return what lies in a folder, by name; nothing where it is not there.
+
+        Parameters
+        ----------
+        folder
+            Its path within the storage.
+        """
 
     @abstractmethod
     def read(self, path: str) -> bytes:
         """Return what a file holds.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
 
         Raises
         ------
@@ -62,16 +85,46 @@ class Storage(ABC):
 
     @abstractmethod
     def get(self, path: str, to: Path) -> None:
-        """Bring a file to this machine, whole or not at all; errors as of `read`."""
+        """Bring a file to this machine, whole or not at all; errors as of `read`.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
+        to
+            The file on this machine.
+        """
 
     @abstractmethod
     def write(self, path: str, source: bytes | Path) -> None:
-        """Write a file whole, in place of what is there."""
+        """Write a file whole, in place of what is there.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
+        source
+            What it is to hold, or a file of this machine with that.
+        """
 
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
-        """Write a file where none is; return whether it was this call that made it."""
+        """Write a file where none is; return whether it was this call that made it.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
+        data
+            What it is to hold.
+        """
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with what is in it; no-op where there is nothing."""
+        """Remove a file, or a folder with what is in it; no-op where there is nothing.
+
+        Parameters
+        ----------
+        path
+            Within the storage.
+        """

@@ -98,6 +98,11 @@ class Journal:
     def append(self, *events: Event) -> None:
         """Write events, all or none.
 
+        Parameters
+        ----------
+        *events
+            In the order in which they happened.
+
         Raises
         ------
         OSError
@@ -122,6 +127,11 @@ class Journal:
         """Write a job's last events, in the room that was kept for them on a full disk.
 
         Nobody needs its secrets any more. Its webhook is told from now on.
+
+        Parameters
+        ----------
+        *events
+            `Finished` is the last one.
 
         Raises
         ------
@@ -190,7 +200,17 @@ def summary(
     *,
     finished: list[float] | None = None,
 ) -> dict[str, Any]:
-    """Return the content of ``status.json``."""
+    """Return the content of ``status.json``.
+
+    Parameters
+    ----------
+    record
+        The content of ``record.json``.
+    state, reason
+        How the job stands, and why.
+    finished
+        When it was over, on the wall and the monotonic clock; None where it is not.
+    """
     resources = [
         role["resources"]["gpus"] * (role.get("least") or role["count"])
         for role in record["spec"]["roles"]
@@ -212,6 +232,13 @@ def summary(
 
 def read_events(path: Path, offset: int = 0) -> tuple[list[tuple[Event, int]], int]:
     """Read whole lines from `offset`.
+
+    Parameters
+    ----------
+    path
+        A job's ``events.jsonl``.
+    offset
+        In bytes; where a line begins.
 
     Returns
     -------
@@ -267,6 +294,11 @@ class StatusCache:
     def status(self, paths: JobPaths) -> JobStatus:
         """Return the job as its events tell.
 
+        Parameters
+        ----------
+        paths
+            The job's files.
+
         Raises
         ------
         OSError
@@ -297,6 +329,13 @@ _FILE = "warnings.json"
 def add_warning(paths: JobPaths, text: str) -> None:
     """Note a warning, once; for the one process that sees the job through.
 
+    Parameters
+    ----------
+    paths
+        The job's files.
+    text
+        What went wrong, in a sentence.
+
     Raises
     ------
     OSError
@@ -308,7 +347,13 @@ def add_warning(paths: JobPaths, text: str) -> None:
 
 
 def read_warnings(paths: JobPaths) -> list[str]:
-    """Return what `add_warning` noted, oldest first; nothing where that cannot be read."""
+    """Return what `add_warning` noted, oldest first; nothing where that cannot be read.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    """
     with suppress(OSError, ValueError, AttributeError, TypeError):
         noted = read_json(paths.root / _FILE) or {}
         return [str(text) for text in noted.get("warnings", ())]
@@ -328,12 +373,27 @@ class CancelRequest(NamedTuple):
 
 
 def bell_path(paths: JobPaths) -> Path:
-    """Return the path of the named pipe at which the job's supervisor listens."""
+    """Return the path of the named pipe at which the job's supervisor listens.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    """
     return paths.root / "bell"
 
 
 def request_cancel(paths: JobPaths, reason: str, *, kill: bool) -> None:
     """Say that the job shall end.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    reason
+        Why, for people.
+    kill
+        Whether it ends at once, without grace.
 
     Raises
     ------
@@ -350,7 +410,13 @@ def request_cancel(paths: JobPaths, reason: str, *, kill: bool) -> None:
 
 
 def ring_bell(paths: JobPaths) -> None:
-    """Wake the job's supervisor; nothing where none listens."""
+    """Wake the job's supervisor; nothing where none listens.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    """
     with suppress(OSError):
         descriptor = os.open(bell_path(paths), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -360,7 +426,13 @@ def ring_bell(paths: JobPaths) -> None:
 
 
 def cancel_request(paths: JobPaths) -> CancelRequest | None:
-    """Return what somebody wants, None where nobody wants the job to end."""
+    """Return what somebody wants, None where nobody wants the job to end.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    """
     try:
         data = read_json(paths.cancel)
     except (OSError, RecursionError, ValueError):
@@ -395,8 +467,16 @@ def put_on_record(  # noqa: PLR0913, PLR0917 - what a record is made of
 
     Parameters
     ----------
+    home
+        Where jobs are kept.
     cluster
         The name of the cluster that the job is for.
+    spec
+        The job, checked.
+    bundle
+        What it runs.
+    workdir
+        Where relative paths of the job begin.
     finish
         Writes what that cluster needs besides: called with the folder as it is staged, and as it
         will be.
@@ -522,8 +602,16 @@ def task_plan(  # noqa: PLR0913 - as the runtime's protocol has them
 
     Parameters
     ----------
+    spec
+        The job, of as many tasks as this attempt has.
+    task
+        Which task, as ``worker-0``.
+    job_id
+        The job's id.
     bundle, workdir
         Where they lie on the machine that runs the task.
+    entry
+        The bundle's file that runs.
     home
         What `Manifest.home` says.
     attempt
@@ -624,6 +712,11 @@ def _append_line(path: Path, line: bytes) -> None:
 
 def sweep(home: Path) -> None:
     """Remove what submitters that were killed half-way have left.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
 
     Raises
     ------

@@ -85,7 +85,13 @@ class Progress:
         return now - self._told_at >= max(_SHORTEST, (now - self._began) / _SHARE)
 
     def poll(self, *, last: bool = False) -> Progressed | None:
-        """Return the task's progress where it is new and time to tell it; it is for the `last`."""
+        """Return the task's progress where it is new and time to tell it; it is for the `last`.
+
+        Parameters
+        ----------
+        last
+            Whether the task is over: what was not told yet is told at once.
+        """
         if not last and not self.is_due:
             return None
         found = self._said() or (None if self._explicit else self._shown())
@@ -271,7 +277,13 @@ class Ending(NamedTuple):
         return self.kind == "returned" and self.exit_code == 0
 
     def returned_at(self, started: Moment, ended: Moment) -> Moment | None:
-        """Return when the function returned or raised, within the task's life; None if never."""
+        """Return when the function returned or raised, within the task's life; None if never.
+
+        Parameters
+        ----------
+        started, ended
+            When the task began, and when it was over.
+        """
         if self.kind not in ("returned", "raised"):
             return None
         try:
@@ -284,7 +296,17 @@ class Ending(NamedTuple):
 
 
 def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
-    """Return the event that says when a task's function returned, and what it wrote then."""
+    """Return the event that says when a task's function returned, and what it wrote then.
+
+    Parameters
+    ----------
+    task
+        Which task, as ``worker-0``.
+    ending
+        What it left.
+    at
+        When its function returned.
+    """
     wrote = ending.outcome.get("wrote")
     size, seconds = 0, 0.0
     if isinstance(wrote, dict):
@@ -296,7 +318,13 @@ def returned_event(task: str, ending: Ending, at: Moment) -> Returned:
 
 
 def read_outcome(task: TaskPaths) -> Mapping[str, Any]:
-    """Return ``outcome.json``, secrets masked; empty where there is none that can be read."""
+    """Return ``outcome.json``, secrets masked; empty where there is none that can be read.
+
+    Parameters
+    ----------
+    task
+        The task's files.
+    """
     masker = masker_of(task.root.parent.parent)
     try:
         outcome = json.loads(read_foreign(task.outcome, LARGEST_OUTCOME))
@@ -311,6 +339,11 @@ def tells_of_another(ending: Ending) -> bool:
 
     By its error; or it gave up in native code (``abort()``), as frameworks do that cannot raise
     there.
+
+    Parameters
+    ----------
+    ending
+        What the task left.
     """
     if not ending.kind:
         return ending.status == -signal.SIGABRT
@@ -326,6 +359,8 @@ def final_task_state(ending: Ending, folder: Path, *, oom_killed: bool) -> tuple
 
     Parameters
     ----------
+    ending
+        What the task left.
     folder
         The job's folder: a full disk explains much.
     oom_killed
@@ -421,13 +456,24 @@ class TaskRun(ABC):
         """The exit status of its process, negative for a signal; None where nobody saw it."""
 
     def give(self, found: Allocated) -> None:
-        """Follow the container that the cluster gave to the task from now on."""
+        """Follow the container that the cluster gave to the task from now on.
+
+        Parameters
+        ----------
+        found
+            As `Request.ask` returned it.
+        """
         self.id, self.node = found.id, found.node
 
     def granted(self, began: float) -> Granted:
         """Return that the container is the task's since `began`, on the cluster's wall clock.
 
         Which GPUs it was given only its node knows; the task tells when it starts.
+
+        Parameters
+        ----------
+        began
+            In seconds since the epoch.
         """
         gpus = tuple(f"{self.id[-6:]}/{number}" for number in range(self.gpus))
         host = self.node.partition(":")[0]
@@ -474,6 +520,12 @@ class TaskRun(ABC):
 
 
 def here(wall: float) -> Moment:
-    """Return the moment of a node's wall clock, on this machine's monotonic clock."""
+    """Return the moment of a node's wall clock, on this machine's monotonic clock.
+
+    Parameters
+    ----------
+    wall
+        In seconds since the epoch.
+    """
     now = Moment.now()
     return Moment(wall, now.mono - max(0.0, now.wall - wall))

@@ -21,7 +21,15 @@ LIMIT = 180.0
 
 
 def until(condition, limit=LIMIT):
-    """Wait for something to become true, and return it."""
+    """Wait for something to become true, and return it.
+
+    Parameters
+    ----------
+    condition
+        Is called until it returns something true.
+    limit
+        Seconds until the test fails.
+    """
     end = time.monotonic() + limit
     while not (found := condition()):
         assert time.monotonic() < end, f"not true after {limit} s"
@@ -55,7 +63,19 @@ class Story:
 
 
 def follow(cluster, job_id, *, limit=1 << 20, patience=LIMIT):
-    """Read the stream of a job of one task to its end; every byte has to come in its place."""
+    """Read the stream of a job of one task to its end; every byte has to come in its place.
+
+    Parameters
+    ----------
+    cluster
+        The job's.
+    job_id
+        The job's id.
+    limit
+        Bytes of logs in one batch, at most.
+    patience
+        Seconds until the test fails.
+    """
     cursor, story = Cursor(), Story()
     end = time.monotonic() + patience
     while True:
@@ -76,6 +96,15 @@ def follow(cluster, job_id, *, limit=1 << 20, patience=LIMIT):
 
 
 def bundle_of(script, **files):
+    """Return a bundle of a script and files beside it.
+
+    Parameters
+    ----------
+    script
+        Its text.
+    **files
+        Contents by name.
+    """
     content = {"script.py": script.encode()}
     content |= {name: text.encode() for name, text in files.items()}
     return Bundle(files=content, manifest=Manifest(entry="script.py", python="3.11"))
@@ -85,6 +114,15 @@ def spec_of(*, command=None, roles=None, **options):
     """Return the spec of a job of one worker, without GPUs unless `options` say otherwise.
 
     Options that only one cluster knows are given as all others: ``spec_of(mode="cold")``.
+
+    Parameters
+    ----------
+    command
+        What runs in place of Python; None for a script.
+    roles
+        The roles; one worker unless given.
+    **options
+        Fields of `JobSpec` or `Resources`, and options of clusters.
     """
     if roles is not None:
         return JobSpec(roles=roles, **options)
@@ -96,12 +134,26 @@ def spec_of(*, command=None, roles=None, **options):
 
 
 def processes_of(home):
-    """Return the command lines of living processes that belong to this home, by pid."""
+    """Return the command lines of living processes that belong to this home, by pid.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    """
     return {pid: command for pid, command in _living() if str(home) in _traces(pid)}
 
 
 def end_processes_of(home, patience=15):
-    """Wait for the processes of a home to end; kill and return those that do not."""
+    """Wait for the processes of a home to end; kill and return those that do not.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    patience
+        Seconds to wait.
+    """
     end = time.monotonic() + patience
     while (left := processes_of(home)) and time.monotonic() < end:
         time.sleep(0.02)

@@ -63,7 +63,17 @@ class Place:
         self.jobs: list[Job] = []
 
     def submit(self, script, *, workdir=None, **options):
-        """Submit the text of a script, or cells: a list of sources, the last one the main cell."""
+        """Submit the text of a script, or cells: a list of sources, the last one the main cell.
+
+        Parameters
+        ----------
+        script
+            The script's text, or the cells' sources.
+        workdir
+            Where it runs; the test's folder unless given.
+        **options
+            As `submarine_engine.testing.jobs.spec_of` takes them.
+        """
         if isinstance(script, str):
             bundle = bundle_of(script)
         else:
@@ -75,31 +85,78 @@ class Place:
         return self.jobs[-1]
 
     def follow(self, job, **options):
+        """Read the stream of a job to its end, see `submarine_engine.testing.jobs.follow`.
+
+        Parameters
+        ----------
+        job
+            As `submit` returned it.
+        **options
+            As that function has them.
+        """
         return follow(self.seam, job.id, patience=PATIENCE, **options)
 
     def run(self, script, **options):
+        """Submit a job and follow it to its end, see `submit` and `follow`.
+
+        Parameters
+        ----------
+        script
+            As `submit` has it.
+        **options
+            As `submit` has them.
+        """
         return self.follow(self.submit(script, **options))
 
     def hold(self, gpus):
-        """Submit a job that holds GPUs until the file that comes with it is made."""
+        """Submit a job that holds GPUs until the file that comes with it is made.
+
+        Parameters
+        ----------
+        gpus
+            How many.
+        """
         gate = self.folder / f"gate-{len(self.jobs)}"
         return self.submit(HOLD.format(str(gate)), **self.with_gpus(gpus)), gate
 
     def with_gpus(self, gpus):
-        """Return the options of a job of so many GPUs, of several tasks where no node has them."""
+        """Return the options of a job of so many GPUs, of several tasks where no node has them.
+
+        Parameters
+        ----------
+        gpus
+            How many.
+        """
         if self.largest is None or gpus <= self.largest:
             return {"gpus": gpus}
         return {"roles": (Role(count=gpus, resources=Resources(gpus=1)),)}
 
     def until_running(self, job, flag=None):
+        """Wait until a job runs, and until its code has made a file.
+
+        Parameters
+        ----------
+        job
+            As `submit` returned it.
+        flag
+            The file's path; None for no file.
+        """
         until(lambda: job.status().state is JobState.RUNNING, PATIENCE)
         if flag is not None:
             until(flag.exists, PATIENCE)
 
     def paths(self, job):
+        """Return the files of a job.
+
+        Parameters
+        ----------
+        job
+            As `submit` returned it.
+        """
         return JobPaths(self.home, job.id)
 
     def total(self):
+        """Return how many GPUs the cluster has."""
         return len(self.seam.gpus())
 
     def holders(self):
@@ -108,7 +165,15 @@ class Place:
         return {job.id: held.count(job.id) for job in self.jobs if job.id in held}
 
     def in_another_process(self, program, *arguments):
-        """Run Python code in a process of its own, and return what it prints."""
+        """Run Python code in a process of its own, and return what it prints.
+
+        Parameters
+        ----------
+        program
+            The code.
+        *arguments
+            What it finds in ``sys.argv`` from 1 on.
+        """
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             env=dict(os.environ),
@@ -121,6 +186,7 @@ class Place:
         return done.stdout
 
     def clean_up(self):
+        """End what is left of the test's jobs."""
         for job in self.jobs:
             if self.paths(job).root.exists() and not job.done():
                 job.kill()
