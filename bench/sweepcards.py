@@ -72,11 +72,11 @@ class _Told:
             for step in range(10):
                 self._study.report(asked.number, step, loss + 1 / (step + 1))
             self._study.tell(asked.number, [loss], seconds=1.0)
-            self._summarizer.ended(self._study.told_of(asked.number))
+            self._summarizer.ended(self._study.result_of(asked.number))
 
     def look(self) -> None:
         """Write what the card shows."""
-        self._summarizer.look(self._record, self._pool, {}, now=True)
+        self._summarizer.update(self._record, self._pool, {}, now=True)
 
 
 def python(folder: Path) -> Figure:

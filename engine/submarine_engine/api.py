@@ -57,7 +57,17 @@ class Console(Renderer):
             self._waiting = words
 
     def text(self, task: str, stream: str, text: str) -> None:  # noqa: ARG002 - told in the text
-        """Write text of the job to the stream of the same name."""
+        """Write text of the job to the stream of the same name.
+
+        Parameters
+        ----------
+        task
+            Which task's.
+        stream
+            ``stdout`` or ``stderr``.
+        text
+            What it wrote.
+        """
         first, own = (sys.stdout, sys.stderr) if stream == "stderr" else (sys.stderr, sys.stdout)
         first.flush()
         own.write(text)

@@ -222,7 +222,7 @@ class Cache:
 
     # Looking.
 
-    def look(
+    def lookup(
         self, cluster: Cluster, key: Key, origin: str = "", bundle: Bundle | None = None
     ) -> CacheLookup:
         """Look for a result.
@@ -643,7 +643,7 @@ def submit(
     cache = Cache(getattr(cluster, "home", None))
     key = cache.key(cluster, spec, bundle, workdir)
     if not caching.refresh:
-        found = cache.look(cluster, key, caching.origin, bundle)
+        found = cache.lookup(cluster, key, caching.origin, bundle)
         if found.job is not None:
             return found.job
         if found.why:
@@ -701,7 +701,7 @@ def explained(
     key = cache.key(cluster, spec, bundle, workdir)
     yield f"the result depends on (key {key.digest[:12]}):"
     yield from (f"  {line}" for line in key.summary())
-    found = cache.look(cluster, key, caching.origin, bundle)
+    found = cache.lookup(cluster, key, caching.origin, bundle)
     if found.job is not None:
         yield f"it is remembered, {found.job.remembered}"
         return

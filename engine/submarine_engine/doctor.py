@@ -43,7 +43,7 @@ def doctor(overrides: Mapping[str, object] | None = None) -> list[Check]:
     try:
         config = load_config(overrides, search=True)
     except SubmarineError as error:
-        return [*found, Check("configuration", BAD, _told(error), error.fix)]
+        return [*found, Check("configuration", BAD, _error_words(error), error.fix)]
     found += [Check("configuration", OK, _file(config)), *_settings(config), *_strangers()]
     checks: tuple[Callable[[Config], Iterator[Check]], ...] = (
         _home, _room, _cluster, _jobs_cluster, _notebook, _jobs,
@@ -58,12 +58,12 @@ def _outcome(check: Callable[[Config], Iterator[Check]], config: Config) -> list
     try:
         return list(check(config))
     except SubmarineError as error:
-        return [Check(title, BAD, _told(error), error.fix)]
+        return [Check(title, BAD, _error_words(error), error.fix)]
     except OSError as error:
         return [Check(title, BAD, str(error))]
 
 
-def _told(error: SubmarineError) -> str:
+def _error_words(error: SubmarineError) -> str:
     return f"{error.where}: {error.what}" if error.where else error.what
 
 
@@ -174,7 +174,7 @@ def _jobs_cluster(config: Config) -> Iterator[Check]:
             yield from cluster_kind(name).checks(config)
         except Exception as error:  # noqa: BLE001 - what comes after it is checked all the same
             ours = as_ours(name, error)
-            yield Check("cluster", BAD, _told(ours), ours.fix)
+            yield Check("cluster", BAD, _error_words(ours), ours.fix)
 
 
 def _checks_of(name: str, config: Config) -> Iterator[Check]:
@@ -185,7 +185,7 @@ def _checks_of(name: str, config: Config) -> Iterator[Check]:
             yield Check(f"{name}: {found.title}", verdict, found.what, found.fix)
     except Exception as error:  # noqa: BLE001 - it stops none of the others
         ours = as_ours(name, error)
-        yield Check(name, NOTE, _told(ours), ours.fix)
+        yield Check(name, NOTE, _error_words(ours), ours.fix)
 
 
 def _notebook(config: Config) -> Iterator[Check]:  # noqa: ARG001 - as all checks

@@ -359,6 +359,15 @@ def _question_from_json(data: Mapping[str, Any], places: Mapping[str, Any]) -> Q
 def display_from_json(data: object, *, task: str, offset: int) -> Display:
     """Build from a frame that the runtime wrote.
 
+    Parameters
+    ----------
+    data
+        The frame.
+    task
+        Which task showed it.
+    offset
+        Where the frame begins, in bytes.
+
     Raises
     ------
     ValueError

@@ -265,6 +265,12 @@ def failure(
 
     Parameters
     ----------
+    job_id
+        The job's id.
+    status
+        The job, over.
+    outcome
+        What its task left behind; None where it left none.
     folder
         That of the task that failed; of a job that ended otherwise, of the one of rank 0.
     hint

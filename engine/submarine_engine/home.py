@@ -293,7 +293,7 @@ class _AtHome:
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - as pickle has it
         self.wanted = module, name
-        return _found(module, name, self.namespace) or super().find_class(module, name)  # type: ignore[misc]
+        return _definition(module, name, self.namespace) or super().find_class(module, name)  # type: ignore[misc]
 
 
 class _Unpickler(_AtHome, pickle.Unpickler):
@@ -319,7 +319,7 @@ def _owner(module: str, name: str) -> Any:  # noqa: ANN401 - a module, or a clas
     return owner
 
 
-def _found(module: str, name: str, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _definition(module: str, name: str, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Return a function or class of the notebook."""
     if module != "__main__":
         return None
@@ -557,7 +557,17 @@ _RANDOM = ("random", "numpy.random", "torch")
 
 
 def take_in(original: Any, kind: str, state: Any) -> Any:  # noqa: ANN401 - a line a kind
-    """Change `original` to `state` in place; return it, or a new object where that cannot be."""
+    """Change `original` to `state` in place; return it, or a new object where that cannot be.
+
+    Parameters
+    ----------
+    original
+        The notebook's object.
+    kind
+        How its state was taken, as the runtime has it.
+    state
+        What the job's object holds.
+    """
     if isinstance(original, (pickle.PickleBuffer, Made)):
         return original  # the memory of an array or a tensor, which is changed with it
     take = _TAKES.get(kind)

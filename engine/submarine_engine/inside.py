@@ -47,7 +47,7 @@ Write = Callable[[str, bytes], object]
 _STREAMS = {OUTPUT: "stdout", ERRORS: "stderr"}
 _ENDS_WITHIN = 2.0  # seconds in which a job whose connection has ended says that it is over
 _LOOK = 0.02  # seconds: a person waits for the reason; it is looked for two seconds at most
-_STEP = 1000  # milliseconds
+_STEP = 1000  # milliseconds: bytes end the wait at once; so often it is seen that nobody reads
 
 
 def command_words(command: Sequence[str]) -> list[str]:
@@ -210,7 +210,21 @@ def run(
     task: str | None = None,
     stdin: bytes = b"",
 ) -> CompletedProcess[bytes]:
-    """Do what `Job.exec` does."""
+    """Do what `Job.exec` does.
+
+    Parameters
+    ----------
+    cluster
+        The job's.
+    job_id
+        The job's id.
+    command
+        The program and its arguments.
+    task
+        Which task; as `Job.exec` has it.
+    stdin
+        What the program reads.
+    """
     words = command_words(command)
     session = Session(cluster, job_id, {"argv": words}, task)
     out: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}

@@ -157,7 +157,17 @@ class Renderer:
         """Take the job as it stands, after a change."""
 
     def text(self, task: str, stream: str, text: str) -> None:
-        """Take the next text of ``stdout`` or ``stderr`` of `task`."""
+        """Take the next text of ``stdout`` or ``stderr`` of `task`.
+
+        Parameters
+        ----------
+        task
+            Which task's.
+        stream
+            ``stdout`` or ``stderr``.
+        text
+            What it wrote.
+        """
 
     def display(self, item: Display) -> None:
         """Take what a task showed; the text before it has been given."""

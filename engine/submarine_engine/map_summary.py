@@ -200,7 +200,7 @@ class CallsWriter:
         if state == "failed" and len(self._failures) < FAILED:
             self._failures.append(row)
 
-    def look(self, total: int, held: int, *, now: bool = False) -> None:
+    def update(self, total: int, held: int, *, now: bool = False) -> None:
         """Write what has changed, a few times a second.
 
         Parameters

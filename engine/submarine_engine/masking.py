@@ -325,8 +325,14 @@ def masked_pread(masker: Masker | None, log: int, size: int, offset: int) -> byt
 
     Parameters
     ----------
+    masker
+        Of the job; None where it has no secrets.
     log
         The log's descriptor.
+    size
+        In bytes, at most.
+    offset
+        In bytes.
     """
     if masker is None:
         return os.pread(log, size, offset)

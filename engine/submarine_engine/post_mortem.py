@@ -255,7 +255,7 @@ class PostMortem:
     def _shown(self, number: int) -> str:
         """Return what a value looks like, as one of many."""
         self._hurries = True
-        text, is_late = _look(lean_repr, self.value(number), self._within)
+        text, is_late = _described(lean_repr, self.value(number), self._within)
         if is_late:
             self._hurry()
         return clean(text)
@@ -330,10 +330,10 @@ def in_time(look: Callable[[Any], str], value: object) -> str:
     look
         Tells it. An interrupt ends it sooner where it lets one through.
     """
-    return _look(look, value, WITHIN)[0]
+    return _described(look, value, WITHIN)[0]
 
 
-def _look(look: Callable[[Any], str], value: object, within: float) -> tuple[str, bool]:
+def _described(look: Callable[[Any], str], value: object, within: float) -> tuple[str, bool]:
     """Return what a value looks like, and whether that took longer than so many seconds."""
     patience = Patience(within)
     text = ""

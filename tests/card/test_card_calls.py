@@ -71,9 +71,9 @@ def test_what_the_controller_writes_is_bounded_and_comes_back(tmp_path):
         failed = index % 10 == 3
         end = End(outcome="error" if failed else "value", seconds=1.0, host="here")
         writer.ended(call, end, "raised ValueError: no\nat all" if failed else "")
-        writer.look(2000, index % 5)
+        writer.update(2000, index % 5)
     writer.began(Call(1000, b""))
-    writer.look(2000, 2, now=True)
+    writer.update(2000, 2, now=True)
     found = read_calls(tmp_path)
     assert (found.done, found.failed, found.running, found.total) == (900, 100, 1, 2000)
     assert (len(found.failures), found.failures[0].error) == (FAILED, "raised ValueError: no")
@@ -89,7 +89,7 @@ def test_what_the_controller_writes_is_bounded_and_comes_back(tmp_path):
               {"began": 10**400}, {"total": 1e999}],
 )  # fmt: skip
 def test_a_field_that_is_none_makes_it_no_map(tmp_path, wrong):
-    CallsWriter(tmp_path, "20260101-000000-aaaaa", 1).look(3, 1, now=True)
+    CallsWriter(tmp_path, "20260101-000000-aaaaa", 1).update(3, 1, now=True)
     data = json.loads((tmp_path / FILE).read_text())
     (tmp_path / FILE).write_text(json.dumps({**data, **wrong}))
     assert read_calls(tmp_path) is None

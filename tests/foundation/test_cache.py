@@ -637,7 +637,7 @@ def test_an_entry_that_is_none_is_a_run_and_is_written_anew(cache, content):
     path = noted(cache)
     assert cache.entries()
     path.write_bytes(content)
-    found = cache.look(LocalCluster(cache.home), key())
+    found = cache.lookup(LocalCluster(cache.home), key())
     assert found.job is None
     assert found.why.startswith("what was remembered cannot be read") or content == entry(jobs={})
     assert cache.entries() == [] or content == entry(jobs={})
@@ -648,13 +648,13 @@ def test_an_entry_that_is_none_is_a_run_and_is_written_anew(cache, content):
 
 def test_an_entry_under_the_name_of_another_is_none(cache):
     noted(cache, "a").replace(cache.root / f"{key('b').digest}.json")
-    assert "does not match its file name" in cache.look(LocalCluster(cache.home), key("b")).why
+    assert "does not match its file name" in cache.lookup(LocalCluster(cache.home), key("b")).why
 
 
 def test_a_folder_that_others_may_change_is_neither_read_nor_written(cache):
     path = noted(cache)
     cache.root.chmod(0o777)
-    assert "not this user's alone" in cache.look(LocalCluster(cache.home), key()).why
+    assert "not this user's alone" in cache.lookup(LocalCluster(cache.home), key()).why
     with pytest.raises(OSError, match="not this user's alone"):
         noted(cache)
     with pytest.raises(OSError, match="not this user's alone"):
@@ -664,19 +664,19 @@ def test_a_folder_that_others_may_change_is_neither_read_nor_written(cache):
     cache.root.chmod(0o700)
     cache.root.rename(elsewhere)
     cache.root.symlink_to(elsewhere)
-    assert "not this user's alone" in cache.look(LocalCluster(cache.home), key()).why
+    assert "not this user's alone" in cache.lookup(LocalCluster(cache.home), key()).why
 
 
 def test_a_pipe_in_the_place_of_an_entry_is_not_waited_for(cache):
     path = noted(cache)
     path.unlink()
     os.mkfifo(path)
-    assert cache.look(LocalCluster(cache.home), key()).job is None
+    assert cache.lookup(LocalCluster(cache.home), key()).job is None
 
 
 def test_a_job_that_is_gone_is_said(cache):
     noted(cache)
-    assert cache.look(LocalCluster(cache.home), key()).why == (
+    assert cache.lookup(LocalCluster(cache.home), key()).why == (
         f"job {JOB}, which had this result, was removed"
     )
 
@@ -725,7 +725,7 @@ def test_two_that_remember_and_one_that_forgets_are_in_no_other_s_way(cache):
         return Cache(cache.home).clear() >= 0
 
     def look(_):
-        found = Cache(cache.home).look(LocalCluster(cache.home), key())
+        found = Cache(cache.home).lookup(LocalCluster(cache.home), key())
         return not found.why or "was removed" in found.why
 
     with ThreadPoolExecutor(6) as ex:

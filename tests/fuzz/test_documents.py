@@ -226,7 +226,7 @@ def test_whatever_others_have_told_the_machine_is_passed_over_or_waited_for(tmp_
             turn = state.look(1, ["0", "1"], 2.0, shared.look(), set())
             assert turn.room <= 2
             for one in shared.look():
-                assert set(one.told()) <= {"job", "home"}
+                assert set(one.holder_notes()) <= {"job", "home"}
             taken = shared.take(["0", "1"], 1, Holder(new_job_id(), "x"))
             assert taken is None or len(taken) == 1
             release_lease(taken or {})

@@ -125,7 +125,7 @@ def test_a_map_s_calls_are_drawn_and_one_is_opened(server, submit, module_home):
     for index in range(3):
         writer.began(Call(index, b"", HOSTILE))
     writer.ended(Call(1, b"", HOSTILE), End(outcome="error", seconds=1.0), f"raised {HOSTILE}")
-    writer.look(3, 1, now=True)
+    writer.update(3, 1, now=True)
     found = asked(server, job_id, open=2)
     words = " ".join(map(text_of, found["inside"]))
     assert found["total"] == 3

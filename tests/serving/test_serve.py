@@ -22,7 +22,7 @@ from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
 from submarine_engine.records import open_job
 from submarine_engine.serving.launching import stand, start, wait
-from submarine_engine.serving.model import found, packed, saved, unpack
+from submarine_engine.serving.model import open_model, packed, saved, unpack
 from submarine_engine.serving.replica import load
 from submarine_engine.serving.replicas import LARGEST
 
@@ -151,15 +151,15 @@ def test_the_model_of_a_job_is_found_among_what_it_has_left(home, tmp_path):
         Job(cluster, cluster.submit(spec, bundle_of(LEAVES), workdir=tmp_path)).wait(120)
 
     leave("one", "best")
-    with found("job:one", tmp_path) as left:
+    with open_model("job:one", tmp_path) as left:
         data = packed(left)
     unpack(data, tmp_path / "copy")
     assert (tmp_path / "copy" / "data" / "weights").read_text() == "best"
     leave("two", "best last")
-    with pytest.raises(JobError, match="left 2 models"), found("job:two", tmp_path):
+    with pytest.raises(JobError, match="left 2 models"), open_model("job:two", tmp_path):
         pass
     leave("none", "")
-    with pytest.raises(JobError, match="left no model"), found("job:none", tmp_path):
+    with pytest.raises(JobError, match="left no model"), open_model("job:none", tmp_path):
         pass
 
 

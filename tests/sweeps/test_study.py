@@ -31,7 +31,7 @@ def test_a_search_finds_what_is_good(tmp_path, sampler):
         asked = study.ask()
         assert study.tell(asked.number, [loss(asked.params)], seconds=0.5)
     (best,) = study.best()
-    assert best.value == min(told.value for told in study.told())
+    assert best.value == min(told.value for told in study.results())
     assert best.params.keys() == {"rate", "depth"}
     assert best.seconds == 0.5
     assert (tmp_path / STUDY_FILE).stat().st_mode & 0o777 == 0o600
@@ -127,7 +127,7 @@ def test_what_does_badly_is_pruned(tmp_path, pruner):
         else:
             study.tell(asked.number, [float(number)])
     assert pruned >= 5
-    assert {told.state for told in study.told()} == {"complete", "pruned"}
+    assert {told.state for told in study.results()} == {"complete", "pruned"}
     assert study.best()[0].number == 0
 
 
@@ -145,7 +145,7 @@ def test_a_step_that_is_reported_twice_counts_once(tmp_path):
     study.report(0, 1, 0.5)
     study.report(0, 1, 0.7)
     study.report(0, 2, math.nan)
-    reports = study.told()[0].reports
+    reports = study.results()[0].reports
     assert reports[1] == 0.5
     assert math.isnan(reports[2])
 
@@ -164,15 +164,15 @@ def test_what_failed_is_tried_again_once(tmp_path):
     study = opened(tmp_path)
     asked = study.ask()
     study.tell(asked.number, None, error="ValueError: no")
-    assert study.told()[0].error == "ValueError: no"
-    assert study.told()[0].state == "failed"
+    assert study.results()[0].error == "ValueError: no"
+    assert study.results()[0].state == "failed"
     assert study.again([0]) == 1
     assert study.again([0]) == 0
     assert study.waiting() == 1
     assert study.begun() == 1
     again = study.ask()
     assert again.params == asked.params
-    assert study.told()[1].retry_of == 0
+    assert study.results()[1].retry_of == 0
     study.tell(again.number, [1.0])
     assert study.best()[0].number == 1
 
@@ -233,7 +233,7 @@ def test_notes_that_others_have_written_are_a_stranger_s(tmp_path, noted):
     made = optuna.trial.create_trial(state=state, user_attrs=dict.fromkeys(keys, noted))
     theirs.add_trial(made)
     study = opened(tmp_path)
-    told = study.told()[1]
+    told = study.results()[1]
     assert told.seconds is None or 0 <= told.seconds < 1e9
     assert not {"\x1b", "\u202e"} & {*told.error}
     assert told.retry_of in (None, -1, 10**400)
@@ -253,7 +253,12 @@ def test_trials_of_another_program_are_none_of_ours(tmp_path):
     assert [asked.number for asked in again.running()] == [ours.number]
     again.tell(ours.number, [1.0])
     assert again.best()[0].number == ours.number
-    assert [told.state for told in again.told()] == ["complete", "complete", "complete", "running"]
+    assert [told.state for told in again.results()] == [
+        "complete",
+        "complete",
+        "complete",
+        "running",
+    ]
     asked = again.ask()
     assert asked.params.keys() == ours.params.keys()
     assert again.tell(asked.number, [2.0])
@@ -275,7 +280,9 @@ def test_a_study_that_lost_trials_which_have_begun_is_not_gone_on_with(tmp_path)
                 assert "cut off" in str(error)  # noqa: PT017 - each is one or the other
                 refused += 1
             else:
-                assert [told.params for told in cut.told()] == [t.params for t in study.told()]
+                assert [told.params for told in cut.results()] == [
+                    t.params for t in study.results()
+                ]
     assert refused
     path.write_bytes(whole)
     opened(tmp_path).check(numbers)

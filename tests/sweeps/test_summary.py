@@ -34,10 +34,10 @@ def sweep(tmp_path):
                 asked = study.ask()
                 error = "raised ValueError: no\nat all" if number in errors else ""
                 study.tell(asked.number, None if error else [value], error=error, seconds=1.0)
-                summarizer.ended(study.told_of(asked.number))
+                summarizer.ended(study.result_of(asked.number))
 
         def look(goes_on=()):
-            summarizer.look(record, pool, dict(goes_on), now=True)
+            summarizer.update(record, pool, dict(goes_on), now=True)
             return read_summary(tmp_path)
 
         return SimpleNamespace(**locals())
@@ -99,7 +99,7 @@ def test_who_takes_over_goes_on_with_what_was_held(sweep, tmp_path):
     before = one.look()
     later = Summarizer(tmp_path, one.study)
     one.pool.holding = 0
-    later.look(one.record, one.pool, {}, now=True)
+    later.update(one.record, one.pool, {}, now=True)
     after = read_summary(tmp_path)
     assert after.began == before.began
     assert [number for _, number in after.holding] == [2, 6, 0]
@@ -145,7 +145,7 @@ def test_all_trials_that_have_ended_are_in_a_file_of_rows(sweep, tmp_path):
     rows = RowsReader(tmp_path).read()
     assert list(rows) == list(range(120))
     assert (rows[7].state, rows[7].error) == ("failed", "raised ValueError: no")
-    assert (rows[3].values, rows[3].params[1]) == ((0.25,), one.study.told_of(3).params["units"])
+    assert (rows[3].values, rows[3].params[1]) == ((0.25,), one.study.result_of(3).params["units"])
     assert [(row.number, row.curve) for row in found.open] == [(120, ((0, 0.5), (1, 0.25)))]
     assert (tmp_path / "trials.jsonl").stat().st_mode & 0o777 == 0o600
 
@@ -170,9 +170,9 @@ def test_rows_are_read_as_they_come_and_anew_after_a_take_over(sweep, tmp_path):
     one.look()
     assert list(reader.read()) == [0, 1, 2]
     later = Summarizer(tmp_path, one.study)
-    for told in one.study.told():
+    for told in one.study.results():
         later.ended(told, before=True)
-    later.look(one.record, one.pool, {}, now=True)
+    later.update(one.record, one.pool, {}, now=True)
     assert [row.values for row in reader.read().values()] == [(1.0,), (2.0,), (3.0,)]
 
 
@@ -219,7 +219,7 @@ def test_what_matters_is_optunas_word(sweep):
     for _ in range(60):
         asked = one.study.ask()
         one.study.tell(asked.number, [asked.params["rate"]])
-        one.summarizer.ended(one.study.told_of(asked.number))
+        one.summarizer.ended(one.study.result_of(asked.number))
     told = one.look().importance
     assert [name for name, _ in told] == ["rate", "units"]
     assert sum(part for _, part in told) == pytest.approx(1, abs=1e-3)

@@ -183,6 +183,15 @@ class Capture:
     def add(self, name: str, value: object, cell: Cell | str = "") -> frozenset[str]:
         """Take the value of the variable `name` as it is now; `cell` bound it last.
 
+        Parameters
+        ----------
+        name
+            The variable's.
+        value
+            What it holds.
+        cell
+            The cell, or where else it was bound, in words.
+
         Returns
         -------
         frozenset of str

@@ -225,6 +225,15 @@ class Executed:
         """Return whether a statement after `position` used `name` as it ran.
 
         With `later`, also where it defined a function that uses it.
+
+        Parameters
+        ----------
+        name
+            The variable's.
+        position
+            A statement's.
+        later
+            Whether a function that it defined, and that uses the name, counts too.
         """
         return any(
             name in statement.reads(lazy=False).now

@@ -68,6 +68,15 @@ def head(statements: Sequence[ast.stmt]) -> list[str]:
 def edited(lines: Lines, statements: Sequence[ast.stmt], where: str) -> Lines:
     """Return the lines of the cell as they stand in the function.
 
+    Parameters
+    ----------
+    lines
+        The cell's.
+    statements
+        Those of the cell, in their order.
+    where
+        The cell, for errors.
+
     Raises
     ------
     CellSyntaxError

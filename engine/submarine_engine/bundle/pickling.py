@@ -127,7 +127,21 @@ def describe_value(value: object) -> tuple[str, str] | None:
 
 
 def refuse_value(name: str, value: object, cell: str, last: object, error: Exception) -> NoReturn:
-    """Raise the `CannotTravelError` for the variable `name`, whose pickling failed at `last`."""
+    """Raise the `CannotTravelError` for the variable `name`, whose pickling failed at `last`.
+
+    Parameters
+    ----------
+    name
+        The variable's.
+    value
+        What it holds.
+    cell
+        The cell that bound it.
+    last
+        The object at which pickling failed.
+    error
+        What pickling raised.
+    """
     if isinstance(error, RecursionError):
         what = f"`{name}` is nested too deeply to be pickled"
         raise CannotTravelError(what, where=cell, fix="make it inside the job") from None
@@ -187,6 +201,15 @@ def chain_to(name: str, value: object, wanted: object) -> list[tuple[str, object
 
     Each step has its path, ``config["log"].handle``, and the object there. Empty where it is not
     found: objects may hide what they hold.
+
+    Parameters
+    ----------
+    name
+        The variable's.
+    value
+        What it holds.
+    wanted
+        An object within it, or the class of one.
     """
     todo = deque([[(name, value)]])
     seen = {id(value)}
@@ -526,6 +549,15 @@ class _SortingPickler(_Watching, _PythonPickler):  # type: ignore[misc]
 
 def pack(value: object, room: int, watch: PickleTrace) -> Packed:
     """Pickle `value`, keeping at most `room` bytes of it; equal values give equal bytes.
+
+    Parameters
+    ----------
+    value
+        Any object.
+    room
+        In bytes.
+    watch
+        Takes down what is seen meanwhile.
 
     Raises
     ------

@@ -49,7 +49,7 @@ def build(command: Command, output: Output) -> int:
             fix=f"write --to {' or '.join((*WRITERS, _NONE))}",
         )
     folder = place_of(values.get("output") or str(notebook.with_suffix(".flow")))
-    flow = build_flow(notebook, folder, _options(values), _told(output))
+    flow = build_flow(notebook, folder, _options(values), _noting(output))
     # What a scheduler reads is a file of this machine.
     into = folder if isinstance(folder, Path) else notebook.absolute().parent
     written = WRITERS[to](flow, folder, into) if to != _NONE else folder
@@ -62,7 +62,7 @@ def build(command: Command, output: Output) -> int:
     return _through(Runner(folder), output) if values.get("run") else OK
 
 
-def _told(output: Output) -> Callable[[str], object]:
+def _noting(output: Output) -> Callable[[str], object]:
     return lambda words: output.note(visible(words, line=True))
 
 
@@ -95,7 +95,7 @@ def show(command: Command, output: Output) -> int:
     if isinstance(path, RemotePath) or path.is_dir():
         flow = Flow.read(path)
     else:
-        flow = build_flow(path, None, tell=_told(output))
+        flow = build_flow(path, None, tell=_noting(output))
     if output.json:
         output.data(flow.to_json())
         return OK

@@ -89,7 +89,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         "finished": _clock(status.finished),
         "progress": None if status.progress is None else f"{status.progress:.0%}",
         "notebook": spec.get("notebook"),
-        "notify": _told(job.id, spec.get("notify")),
+        "notify": _webhook_words(job.id, spec.get("notify")),
         "working folder": record.get("workdir"),
         "folder": _folder(job.id),
         "log": job.cluster.log_url(job.id) or f"submarine job logs {job.id}",
@@ -105,7 +105,7 @@ def _show_facts(job: Job, status: JobStatus, record: dict[str, Any], output: Out
         output.line(f"{'link:':<16}{visible(f'{label} {url}', line=True)}")
 
 
-def _told(job_id: str, named: str | None) -> str | None:
+def _webhook_words(job_id: str, named: str | None) -> str | None:
     """Return which webhook is told of a job's end, and whether it has been."""
     if named is None or named == webhooks.NONE:
         return None

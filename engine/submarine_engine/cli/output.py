@@ -127,7 +127,17 @@ class Output:
         return self._colours[id(self.err if stream == "stderr" else self.out)]
 
     def style(self, text: str, colour: str, stream: TextIO | None = None) -> str:
-        """Return `text` in a colour where the stream shows any (stdout unless given)."""
+        """Return `text` in a colour where the stream shows any (stdout unless given).
+
+        Parameters
+        ----------
+        text
+            What is shown.
+        colour
+            Its name, as ``red`` or ``dim``.
+        stream
+            Where it is shown.
+        """
         if not self._colours[id(stream or self.out)]:
             return text
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"

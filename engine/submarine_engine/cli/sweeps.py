@@ -37,7 +37,7 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 def show(command: Command, output: Output) -> int:
     """Show the trials of a sweep; or one with its log, or two side by side."""
-    found = _found(command)
+    found = _sweep(command)
     if wanted := command.values.get("trial"):
         return _show_trials(found, wanted, output)
     names, rows = found.table(command.values.get("sort", ""))
@@ -77,7 +77,7 @@ def _show_trials(found: Found, wanted: tuple[str, ...], output: Output) -> int:
 
 def attach(command: Command, output: Output) -> int:
     """Follow a sweep from the first byte of its job that runs it now, or ran it last."""
-    return attach_to(_found(command).job, command, output)
+    return attach_to(_sweep(command).job, command, output)
 
 
 def pause(command: Command, output: Output) -> int:
@@ -103,7 +103,7 @@ def extend(command: Command, output: Output) -> int:
 
 def cancel(command: Command, output: Output) -> int:
     """End a sweep."""
-    found = _found(command)
+    found = _sweep(command)
     asked = found.cancel()
     if output.json:
         output.data({"sweep": found.id, "job": found.job_id, "asked": asked})
@@ -113,7 +113,7 @@ def cancel(command: Command, output: Output) -> int:
 
 
 def _change(command: Command, output: Output, change: Callable[[Found], object], word: str) -> int:
-    found = _found(command)
+    found = _sweep(command)
     change(found)
     if output.json:
         output.data({"sweep": found.id, "job": found.job_id})
@@ -122,5 +122,5 @@ def _change(command: Command, output: Output, change: Callable[[Found], object],
     return OK
 
 
-def _found(command: Command) -> Found:
+def _sweep(command: Command) -> Found:
     return Found(find_sweep(default_home(), command.values["sweep"]).folder)

@@ -222,6 +222,12 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
 
     Parameters
     ----------
+    job
+        Which.
+    view
+        What shows it.
+    interrupts
+        Counts the person's.
     on_interrupt
         Called at the first Ctrl-C; returns whether to go on.
     offset
@@ -295,7 +301,17 @@ def progress_text(status: JobStatus) -> str:
 
 
 def ending_text(output: Output, job_id: str, name: str, status: JobStatus) -> str:
-    """Return the last line about a job, for people."""
+    """Return the last line about a job, for people.
+
+    Parameters
+    ----------
+    output
+        Where it is shown.
+    job_id, name
+        The job's.
+    status
+        The job, over.
+    """
     words = [f"{visible(name, line=True)} {output.state(status.state, output.err)}"]
     if status.submitted and status.finished:
         words[0] += f" in {duration(status.submitted.until(status.finished))}"
@@ -327,7 +343,17 @@ def retry(command: Command, output: Output) -> int:
 
 
 def follow_new(job: Job, command: Command, output: Output) -> int:
-    """Follow a job that was just submitted, unless told to detach."""
+    """Follow a job that was just submitted, unless told to detach.
+
+    Parameters
+    ----------
+    job
+        Which.
+    command
+        The verb that submitted it, with its options.
+    output
+        Where it is shown.
+    """
     if not command.values.get("detach"):
         output.note(f"job {job.id} ({job_name(job.id)})")
         return attach_to(job, command, output)
@@ -344,7 +370,17 @@ def attach(command: Command, output: Output) -> int:
 
 
 def attach_to(job: Job, command: Command, output: Output) -> int:
-    """Follow a job from its first byte, for whichever verb asks."""
+    """Follow a job from its first byte, for whichever verb asks.
+
+    Parameters
+    ----------
+    job
+        Which.
+    command
+        The verb, with its options.
+    output
+        Where it is shown.
+    """
     offset, which = command.values.get("offset", 0), command.values.get("logs")
     check_task(which, [task.task for task in job.status().tasks])
     name = str(record_of(job.id).get("spec", {}).get("name", job.id))

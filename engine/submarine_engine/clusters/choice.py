@@ -187,7 +187,7 @@ def _ask(name: str, spec: JobSpec) -> Future[Answer]:
 
     def ask() -> None:
         try:
-            future.set_result(_look(name, spec))
+            future.set_result(_ask_cluster(name, spec))
         except BaseException as error:  # noqa: BLE001 - `SystemExit`, a panic: it ends this thread
             future.set_result(_refusal(name, error))
 
@@ -196,7 +196,7 @@ def _ask(name: str, spec: JobSpec) -> Future[Answer]:
     return future
 
 
-def _look(name: str, spec: JobSpec) -> Answer:
+def _ask_cluster(name: str, spec: JobSpec) -> Answer:
     """Ask a cluster whether it would take the job, and what is free there."""
     try:
         cluster = open_cluster(name)

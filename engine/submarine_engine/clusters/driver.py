@@ -103,6 +103,15 @@ class RecordedCluster(Cluster):
     def read(self, job_id: str, cursor: Cursor, *, limit: int = 1 << 20) -> Batch:
         """Return at once what is new after `cursor`: at most `limit` bytes of logs.
 
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        cursor
+            Where the batch before this one ended.
+        limit
+            In bytes.
+
         Raises
         ------
         JobNotFoundError
@@ -241,6 +250,15 @@ class DrivenCluster(RecordedCluster):
     def submit(self, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
         """Put the job on record and into the hands of who sees it through; return its id.
 
+        Parameters
+        ----------
+        spec
+            The job.
+        bundle
+            What it runs.
+        workdir
+            Where its relative paths begin.
+
         Raises
         ------
         SubmissionError
@@ -277,7 +295,19 @@ class DrivenCluster(RecordedCluster):
             return self._submit(spec, bundle, Path(record["workdir"]), paths)
 
     def rerun(self, job_id: str, spec: JobSpec, bundle: Bundle, *, workdir: Path) -> str:
-        """Submit what an earlier job ran, or another cluster's; return the new one's id."""
+        """Submit what an earlier job ran, or another cluster's; return the new one's id.
+
+        Parameters
+        ----------
+        job_id
+            The earlier job's id.
+        spec
+            The job as it is to run now.
+        bundle
+            What it runs.
+        workdir
+            Where its relative paths begin.
+        """
         with self.on_record(job_id) as paths:
             return self._submit(spec, bundle, workdir, paths, rerun=True)
 
@@ -329,7 +359,17 @@ class DrivenCluster(RecordedCluster):
         return paths.job_id
 
     def save(self, job_id: str, path: str, *, patience: float | None = None) -> Saved:
-        """Bring the model of a running job to the new folder `path`, while training goes on."""
+        """Bring the model of a running job to the new folder `path`, while training goes on.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        path
+            A folder or an address.
+        patience
+            As `Cluster.save` has it.
+        """
         with self.on_record(job_id) as paths:
             return self.backend.save(
                 SaveRequest(paths, lambda: self.status(job_id), patience), path
@@ -348,7 +388,17 @@ class DrivenCluster(RecordedCluster):
     def begin_inside(
         self, job_id: str, asked: Mapping[str, Any], task: str | None = None
     ) -> tuple[str, Channel]:
-        """Begin something inside a running task; asks the job's driver where none has before."""
+        """Begin something inside a running task; asks the job's driver where none has before.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        asked
+            As `Cluster.begin_inside` has it.
+        task
+            Which task; that of rank 0 unless given.
+        """
         from submarine_engine.clusters import inside  # noqa: PLC0415 - few jobs are gone into
 
         with self.on_record(job_id) as paths:

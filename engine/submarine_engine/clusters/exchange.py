@@ -27,7 +27,7 @@ from submarine_engine.lifecycle import WORKERS
 if TYPE_CHECKING:
     from submarine_engine.job import JobSpec
 
-_ASK_AGAIN = 1.0  # seconds
+_ASK_AGAIN = 1.0  # seconds: whether what was sent has come is a question to the cluster
 
 _LONGEST = 255  # characters of a host's name, as DNS has it
 _LOOPBACK = "127.0.0.1"

@@ -226,7 +226,7 @@ class StackSampler:
             A warning that the job hangs, empty where it goes on again; None for nothing new.
         """
         running = [one for one in tasks if one.started and not one.over and not one.released]
-        asked = self._asked()
+        asked = self._question_id()
         if self._look is None:
             self._was_due = self._hangs.is_due(running)
             if self._warned and not self._hangs.is_quiet:
@@ -248,7 +248,7 @@ class StackSampler:
         self._warned = True
         return self._words(look, tasks)
 
-    def _asked(self) -> str:
+    def _question_id(self) -> str:
         with suppress(OSError, ValueError, RecursionError, KeyError, TypeError):
             told = json.loads(read_foreign(self._paths.stacks_asked, LARGEST_QUESTION))
             return str(told["id"])

@@ -81,7 +81,7 @@ class TaskIdle:
         """For how long it has been idle."""
         return self._seconds if self._rows >= _LEAST else 0.0
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Take in what was written since the last look."""
         for row in self._fresh():
             self._row = row[AT]
@@ -194,7 +194,7 @@ class IdleWatch:
         if self._saving is not None or time.monotonic() < self._due:
             return None
         began = time.thread_time()
-        idle, gpus = self._look([one for one in tasks if one.gpus])
+        idle, gpus = self._measure([one for one in tasks if one.gpus])
         self._due = time.monotonic() + max(_EVERY, (time.thread_time() - began) / _SHARE)
         its = "its GPU" if gpus == 1 else f"its {gpus} GPUs"
         if idle >= self._after:
@@ -213,7 +213,7 @@ class IdleWatch:
             return ""
         return None
 
-    def _look(self, tasks: Sequence[TaskRun]) -> tuple[float, int]:
+    def _measure(self, tasks: Sequence[TaskRun]) -> tuple[float, int]:
         """Return for how long all tasks that run have been idle, and how many GPUs they have."""
         running = [one for one in tasks if not one.over and not one.released]
         seconds = []
@@ -223,7 +223,7 @@ class IdleWatch:
             if one.task not in self._tasks:
                 self._tasks[one.task] = TaskIdle(one.files, one.started.wall)
             task = self._tasks[one.task]
-            task.look()
+            task.read()
             seconds.append(task.seconds)
             if task.silent >= _SILENT and not self._told_silent:
                 self._told_silent = True

@@ -109,7 +109,7 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
     until = time.monotonic() + PATIENCE
     try:
         while True:
-            said = _told(files.inside)
+            said = _read_object(files.inside)
             if said is not None and said != nobody:
                 try:
                     connection = _reached(paths.job_id, name, reach)
@@ -138,11 +138,11 @@ def begin(  # noqa: PLR0913, PLR0917 - who asks, for what, and how they are reac
             time.sleep(_LOOK)
     finally:
         with suppress(OSError):
-            if _told(files.inside_asked) == question:
+            if _read_object(files.inside_asked) == question:
                 files.inside_asked.unlink()
 
 
-def _told(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
         told = json.loads(read_foreign(path, _LARGEST))
         return told if isinstance(told, dict) else None

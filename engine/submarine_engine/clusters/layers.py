@@ -516,7 +516,7 @@ class LayerPlan:
 
 def plan_layers() -> LayerPlan:
     """Return the layers of this process's environment; reads no more than lists of files."""
-    found, local, notes = _found()
+    found, local, notes = _installed()
     groups = together(found)
     large = sorted((one for one in groups if _size(one) >= _LARGE), key=_size, reverse=True)
     large = large[:_MOST_LARGE]
@@ -554,7 +554,7 @@ def together(found: Iterable[Installed]) -> list[list[Installed]]:
     return list({id(group): group for group in groups.values()}.values())
 
 
-def _found() -> tuple[list[Installed], list[Installed], list[str]]:
+def _installed() -> tuple[list[Installed], list[Installed], list[str]]:
     """Return what is installed, the code under development, and what the user should know."""
     found: dict[str, Installed] = {}
     local: dict[str, Installed] = {}

@@ -64,6 +64,17 @@ def read_batch(paths: JobPaths, tasks: Sequence[str], cursor: Cursor, limit: int
     The job's last event comes when every byte of its logs is delivered, so that nothing follows
     the end.
 
+    Parameters
+    ----------
+    paths
+        The job's files.
+    tasks
+        All that the job has had, in any attempt.
+    cursor
+        Where the batch before this one ended.
+    limit
+        Bytes of logs, at most.
+
     Raises
     ------
     JobError
@@ -105,6 +116,17 @@ def displays_from(paths: JobPaths, task: str, offset: int, limit: int) -> tuple[
     """Return what a task has shown from byte `offset` of its displays on, and where to go on.
 
     At most `limit` bytes of them, but one if there is any.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    task
+        Which task, as ``worker-0``.
+    offset
+        In bytes; where a frame begins.
+    limit
+        In bytes; a frame that is larger comes alone.
 
     Raises
     ------

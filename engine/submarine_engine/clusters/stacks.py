@@ -144,7 +144,17 @@ def _read(host: str, data: bytes) -> TaskStack:
 
 
 def as_json(paths: JobPaths, asked: str, look: StackSample) -> dict[str, Any]:
-    """Return what ``stacks.json`` says of a look, with the job's secrets masked."""
+    """Return what ``stacks.json`` says of a look, with the job's secrets masked.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    asked
+        The id of the question; empty where nobody asked.
+    look
+        The stacks.
+    """
     masker = masker_of(paths.root)
     tasks = {
         task: {
@@ -181,10 +191,10 @@ def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:
     until = time.monotonic() + _ASKERS_PATIENCE
     try:
         while True:
-            if (told := _told(paths.stacks)) and str(told.get("id")) in ids:
+            if (told := _read_object(paths.stacks)) and str(told.get("id")) in ids:
                 return told
             # Somebody else asks, too, and has taken the place of this question.
-            if other := _told(paths.stacks_asked):
+            if other := _read_object(paths.stacks_asked):
                 ids.add(str(other.get("id")))
             elif len(ids) > 1:  # ... and has gone without an answer
                 with suppress(OSError):
@@ -199,11 +209,11 @@ def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:
             time.sleep(_LOOK)
     finally:
         with suppress(OSError):
-            if _told(paths.stacks_asked) == mine:
+            if _read_object(paths.stacks_asked) == mine:
                 paths.stacks_asked.unlink()
 
 
-def _told(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> dict[str, Any] | None:
     """Return what lies there; the job's code can put there what it likes."""
     with suppress(OSError, ValueError, RecursionError):
         told = json.loads(read_foreign(path, _LARGEST))

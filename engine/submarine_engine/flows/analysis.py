@@ -341,6 +341,15 @@ def as_in_a_kernel(bundle: Bundle, cells: Sequence[Cell], above: Sequence[Cell])
     """Return the bundle of `joined` cells as a kernel that has run those above would make it.
 
     Each line is at the cell that it is of, and names are known that the kernel would have.
+
+    Parameters
+    ----------
+    bundle
+        Of all cells as one.
+    cells
+        The job's own cells, joined.
+    above
+        The cells before them.
     """
     nodes = [one.node for cell in cells for one in parse(cell.source).statements]
     bound, _ = scope_names(nodes)

@@ -682,12 +682,12 @@ class _Log:
             self._offset = offset
             *lines, self._rest = (self._rest + text).split("\n")
             for line in lines:
-                yield from self._told(line)
+                yield from self._shown_of(line)
         if last and self._rest:
-            yield from self._told(self._rest)
+            yield from self._shown_of(self._rest)
             self._rest = ""
 
-    def _told(self, line: str) -> Iterator[ExecutionEvent]:
+    def _shown_of(self, line: str) -> Iterator[ExecutionEvent]:
         found = self._LINE.match(line)
         ours = found is not None and found["node"] == self._node
         text = line[found.end() :] if found and ours else line

@@ -312,14 +312,14 @@ class _Running:
         if self.node.kind == CELL:
             role = Role(resources=Resources(gpus=0))
             spec = JobSpec(name=job_name(name), roles=(role,), env=env)
-            return "local", self._told(spec), caching
+            return "local", self._with_notebook(spec), caching
         command = parse_cell(list(self.node.options))
         chosen = load_config({"cluster": command.values.get("cluster")}).value("cluster")
         spec = command.named(job_name(name))
-        spec = self._told(replace(spec, env={**spec.env, **env}))
+        spec = self._with_notebook(replace(spec, env={**spec.env, **env}))
         return str(chosen), spec, Caching.of(command.values, origin) or caching
 
-    def _told(self, spec: JobSpec) -> JobSpec:
+    def _with_notebook(self, spec: JobSpec) -> JobSpec:
         """Name the flow's notebook for people, and the node's webhook unless the cell has one."""
         # No file of the notebook need be here: its name is for people.
         notify = spec.notify or next(iter(self.node.notify), None)

@@ -174,7 +174,19 @@ def sizes_left(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> dic
 
 
 def write_record(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> NodeRecord:
-    """Write what a node has come to, and return it."""
+    """Write what a node has come to, and return it.
+
+    Parameters
+    ----------
+    paths
+        The flow's files.
+    run
+        The run's id.
+    node
+        The node's name.
+    record
+        What it has come to.
+    """
     folder = paths.node(run, node)
     make_folder(folder)
     write_json(NodePaths(folder).record, record.to_json())
@@ -182,7 +194,17 @@ def write_record(paths: FlowPaths, run: str, node: str, record: NodeRecord) -> N
 
 
 def ended(record: NodeRecord, state: NodeState, error: str = "") -> NodeRecord:
-    """Return the record of a node that has come to its end now."""
+    """Return the record of a node that has come to its end now.
+
+    Parameters
+    ----------
+    record
+        The node's before.
+    state
+        How it ended.
+    error
+        Why, where it failed.
+    """
     return replace(record, state=state, error=error, ended=time.time())
 
 

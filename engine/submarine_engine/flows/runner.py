@@ -376,7 +376,7 @@ class Runner:
                 if not cancelled and not self.wanted():
                     cancelled = True
                     cancel_run(self.folder, self.run)
-                states = self._look()
+                states = self._poll_nodes()
                 if not self._processes and all(state.final for state in states.values()):
                     return _status(self._flow, self._paths, self.run)
                 time.sleep(_PAUSE if isinstance(self.folder, Path) else _PAUSE_ELSEWHERE)
@@ -393,7 +393,7 @@ class Runner:
             for one in self._processes.values():  # they go on by themselves
                 one.log.close()
 
-    def _look(self) -> dict[str, NodeState]:
+    def _poll_nodes(self) -> dict[str, NodeState]:
         """Look at every node once, and do what is to be done."""
         states: dict[str, NodeState] = {}
         for node in self._flow.order:

@@ -56,6 +56,15 @@ def end_daemon(layout: Layout, name: str, number: int = signal.SIGKILL) -> bool:
     """Send a signal to a daemon and wait until it is gone; whether it is.
 
     With a signal that may be caught, the wait ends after half a minute.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
+    name
+        The daemon's.
+    number
+        The signal's.
     """
     return all(
         end_process(pid, lambda pid: _daemon_name(pid, layout) == name, number)
@@ -316,7 +325,17 @@ def daemon_environment(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
 def cluster_environment(
     plan: ClusterPlan, layout: Layout, outer: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what programs need in order to find the cluster, above an `outer` environment."""
+    """Return what programs need in order to find the cluster, above an `outer` environment.
+
+    Parameters
+    ----------
+    plan
+        The cluster.
+    layout
+        Its files.
+    outer
+        What these variables are added to.
+    """
     here = str(layout.bin)
     path = [entry for entry in outer.get("PATH", "").split(":") if entry not in ("", here)]
     found = {

@@ -84,7 +84,7 @@ def up(cluster: OtherCluster, command: Command, output: Output) -> int:
         output.data(_shape(cluster, plan))
         return OK
     kind = _kind(cluster)
-    output.line(f"The cluster {cluster.name!r} is up: {_told(plan)}.")
+    output.line(f"The cluster {cluster.name!r} is up: {_plan_words(plan)}.")
     programs = f'eval "$(submarine cluster env --name {cluster.name})"'
     by = f"--cluster {kind}, %submarine use {kind}, SUBMARINE_CLUSTER={kind}"
     output.line(f"\nJobs go there by {by}.")
@@ -146,7 +146,7 @@ def status(cluster: OtherCluster, output: Output) -> int:
         for problem in problems:
             output.note(f"{problem}; `{again}` mends it")
         if plan and not problems:
-            output.line(f"\na job could run: {_told(plan)}")
+            output.line(f"\na job could run: {_plan_words(plan)}")
     return FAILED if problems else OK
 
 
@@ -154,7 +154,7 @@ def _kind(cluster: OtherCluster) -> str:
     return KUBERNETES_NAME if isinstance(cluster, KubernetesCluster) else SLURM_NAME
 
 
-def _told(plan: SlurmPlan | KubernetesPlan) -> str:
+def _plan_words(plan: SlurmPlan | KubernetesPlan) -> str:
     told = f"{plan.nodes} node{'s' * (plan.nodes > 1)}, {plan.gpus} GPUs each, declared"
     return f"{told}, Kubernetes {plan.version}" if isinstance(plan, KubernetesPlan) else told
 

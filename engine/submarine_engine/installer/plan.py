@@ -383,7 +383,21 @@ class ClusterPlan:
     def make(
         cls, wanted: Wanted, *, port: int, java: Java, jars: Path, secure_jars: Path | None = None
     ) -> ClusterPlan:
-        """Decide what was left open in `wanted`."""
+        """Decide what was left open in `wanted`.
+
+        Parameters
+        ----------
+        wanted
+            What the user asked for.
+        port
+            The first of a block of ports that is held.
+        java
+            The Java that was found.
+        jars
+            Hadoop's jars.
+        secure_jars
+            Those that a secure cluster needs besides; None for any other.
+        """
         nodes = wanted.nodes or 1
         chosen = choose_gpus(wanted.gpus, nodes, find_gpus(), port)
         return cls(

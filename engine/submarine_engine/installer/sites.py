@@ -61,7 +61,17 @@ def shared_sites(plan: ClusterPlan, layout: Layout) -> dict[str, dict[str, str]]
 
 
 def node_site(plan: ClusterPlan, layout: Layout, number: int) -> dict[str, str]:
-    """Return the ``yarn-site.xml`` of one NodeManager."""
+    """Return the ``yarn-site.xml`` of one NodeManager.
+
+    Parameters
+    ----------
+    plan
+        The cluster.
+    layout
+        Its files.
+    number
+        The node's, from 0.
+    """
     data = layout.node_data(number)
     own: dict[str, object] = {
         "local-dirs": data / "local",

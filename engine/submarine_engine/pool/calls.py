@@ -128,7 +128,7 @@ class Source(Protocol):
     def begin(self, pool: Runner) -> None:
         """Hear whose calls these are, before all else."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Do what there is to do besides, such as to withdraw calls; at each turn of the pool."""
 
     def next(self) -> Call | Nothing:

@@ -119,7 +119,21 @@ def say(line: str) -> None:
 
 
 def tell_progress(done: int, given: int, failed: int, workers: int = 0, gpus: int = 0) -> None:
-    """Tell how far the calls are, and what runs them now, on the job's card."""
+    """Tell how far the calls are, and what runs them now, on the job's card.
+
+    Parameters
+    ----------
+    done
+        How many calls have ended.
+    given
+        How many there are.
+    failed
+        How many have failed.
+    workers
+        How many workers run.
+    gpus
+        How many GPUs they hold.
+    """
     said = f"{done:,} of {given:,} calls"
     if failed:
         said += f", {failed:,} failed"

@@ -173,7 +173,7 @@ class _Calls:
         for future in list(self._futures.values()):
             future.cancel()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Hear what has become of the calls; return whether there was anything."""
         lines = self._follower.read()
         for line in lines:
@@ -197,7 +197,7 @@ class _Calls:
     def _see_whether_it_runs(self) -> None:
         """Fail what will never end, since the job that ran the calls is over."""
         try:
-            if not self.job.done() or self.look():
+            if not self.job.done() or self.poll():
                 return
             error = self.job.exception(0)
         except SubmarineError as cancelled:
@@ -370,7 +370,7 @@ class Executor(concurrent.futures.Executor):
             with self._lock:
                 everything = list(self._calls.values())
                 self._more.clear()
-            active = [calls.look() for calls in everything]
+            active = [calls.poll() for calls in everything]
             if not any(calls.open for calls in everything):
                 if self._shut:
                     return

@@ -39,7 +39,7 @@ class _Rank(PoolWorker):
         """Tell it something; raises OSError."""
         self._say(data)
 
-    def told(self) -> dict[Key, Frame]:
+    def received_frames(self) -> dict[Key, Frame]:
         """Return the calls that it was told of, in their order."""
         reader = Reader(str(self._folder / CALLS))
         try:
@@ -135,9 +135,9 @@ class Gang(PoolWorker):
         head, payload = ends[number]
         return {**head, "task": self._tasks[number]}, payload
 
-    def heard(self) -> set[Key]:
+    def received(self) -> set[Key]:
         """Return the calls that it was told of; those that only some ranks were, all are now."""
-        each = [rank.told() for rank in self._ranks]
+        each = [rank.received_frames() for rank in self._ranks]
         calls = {key: call for told in each for key, call in told.items()}
         for number, (rank, told) in enumerate(zip(self._ranks, each, strict=True)):
             self.spoilt = self.spoilt or rank.spoilt

@@ -128,7 +128,7 @@ class Inputs:
         self._gpus = JobSpec.from_json(self._folder.read()["spec"]).gpus or 0
         self._summary = CallsWriter(task_folder(), self._folder.root.name, self._gpus)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take back what is not wanted any more."""
         for head, _ in self._withdrawn.read():
             self._pool.withdraw(head["index"], running=head["running"])
@@ -181,7 +181,7 @@ class Inputs:
     def _summarize(self, *, last: bool = False) -> None:
         """Keep what the job's card shows up to date."""
         total = max(self.given, self.ends, self.total)
-        self._summary.look(total, 0 if last else self._pool.holding, now=last)
+        self._summary.update(total, 0 if last else self._pool.holding, now=last)
 
     def reported(self, call: Call, report: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - of others
         """Let it go on: nobody has asked."""

@@ -161,7 +161,7 @@ class Journal:
         """Note that a try came to nothing, and there will be another."""
         _tried(noted, end.outcome)
         told = {"index": noted.call.index, "try": noted.tries, "outcome": end.outcome}
-        _append(self._lines, _as_line("tried", {**told, **_told(end)}))
+        _append(self._lines, _as_line("tried", {**told, **_end_fields(end)}))
 
     def end(self, line: dict[str, Any]) -> End:
         """Return what became of a call by its line ``ended``, with its payload."""
@@ -179,7 +179,7 @@ class Journal:
         if index not in self.record.open:
             raise ValueError(f"call {index} has ended already")
         at = _append(self._values, end.payload)
-        told = {"index": index, "try": noted.tries, "outcome": end.outcome, **_told(end)}
+        told = {"index": index, "try": noted.tries, "outcome": end.outcome, **_end_fields(end)}
         sizes = {"at": at, "size": len(end.payload), "sum": zlib.crc32(end.payload)}
         _append(self._lines, _as_line("ended", {**told, **sizes}))
         del self.record.open[index]
@@ -297,6 +297,17 @@ def end_of(line: dict[str, Any], payload: bytes) -> End:
 def piece(path: Path, at: int, size: int, total: int | None = None) -> bytes:
     """Return some bytes of a file, whose CRC-32 is `total` where that is known.
 
+    Parameters
+    ----------
+    path
+        The file.
+    at
+        Where the bytes begin.
+    size
+        How many.
+    total
+        Their CRC-32; None where it is not known.
+
     Raises
     ------
     OSError
@@ -312,7 +323,7 @@ def piece(path: Path, at: int, size: int, total: int | None = None) -> bytes:
     return data
 
 
-def _told(end: End) -> dict[str, Any]:
+def _end_fields(end: End) -> dict[str, Any]:
     return {
         "seconds": end.seconds,
         "worker": end.worker,

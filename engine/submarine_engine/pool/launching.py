@@ -225,6 +225,15 @@ def check_function(function: object) -> None:
 def count(name: str, value: object, least: int = 1) -> int:
     """Return a number that was given for an option.
 
+    Parameters
+    ----------
+    name
+        The option's.
+    value
+        What was given.
+    least
+        The smallest one that is taken.
+
     Raises
     ------
     CommandError

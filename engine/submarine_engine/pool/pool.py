@@ -259,10 +259,10 @@ class Pool:
     def _turn(self) -> bool:
         """Do what there is to do; return whether there was anything."""
         active = False
-        self._source.look()
+        self._source.poll()
         for worker in list(self._workers.values()):
             active = self._hear(worker) or active
-            self._look(worker)
+            self._poll_worker(worker)
         active = self._feed() or active
         self._share()
         self._look_around(self._look_every)
@@ -304,10 +304,10 @@ class Pool:
                 if answer is not Answer.GO_ON:
                     worker.tell(noted, answer.value)
 
-    def _look(self, worker: PoolWorker) -> None:
+    def _poll_worker(self, worker: PoolWorker) -> None:
         """See whether a worker is over; its calls are given again."""
         try:
-            over = worker.look()
+            over = worker.poll()
         except JobNotFoundError:
             over = True
         except SubmarineError:  # the cluster does not answer now
@@ -556,7 +556,7 @@ class Pool:
             for worker in self._workers.values():
                 if worker.ending:
                     with suppress(SubmarineError):
-                        worker.look(anew=True)
+                        worker.poll(anew=True)
         return self._free
 
     def _look_around(self, age: float) -> None:
@@ -670,7 +670,7 @@ class Pool:
     def _give_again(self) -> None:
         """Tell workers of calls that the journal gives them and that they never heard of."""
         for worker in list(self._workers.values()):
-            heard = worker.heard()
+            heard = worker.received()
             unheard = [noted for key, noted in worker.given.items() if key not in heard]
             for noted in unheard:
                 del worker.given[noted.call.index, noted.tries]
@@ -743,7 +743,7 @@ def _number(value: object) -> float:
 
 def _is_over(worker: PoolWorker) -> bool:
     try:
-        return worker.look()
+        return worker.poll()
     except SubmarineError:
         return True
 

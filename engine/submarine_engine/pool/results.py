@@ -70,7 +70,17 @@ class Loader:
     def error(
         self, end: End, what: str, log: str = ""
     ) -> JobFailedError | JobCancelledError | JobLostError:
-        """Return the error of a call that returned nothing; the rest is as `value` has it."""
+        """Return the error of a call that returned nothing; the rest is as `value` has it.
+
+        Parameters
+        ----------
+        end
+            How the call ended.
+        what
+            The call, in words.
+        log
+            How to read its log, in words.
+        """
         hint = f"its log: {log or f'submarine job logs {end.worker}'}" if end.worker else ""
         if end.outcome == "withdrawn":
             return JobCancelledError(f"{what} was cancelled", job_id=end.worker)

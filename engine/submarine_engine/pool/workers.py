@@ -99,7 +99,7 @@ class PoolWorker:
         tasks = self.status.tasks if self.status else ()
         return any(task.held and not task.released for task in tasks)
 
-    def look(self, *, anew: bool = False) -> bool:
+    def poll(self, *, anew: bool = False) -> bool:
         """Ask the cluster how the job is, where it has not been asked for a while.
 
         Parameters
@@ -162,7 +162,7 @@ class PoolWorker:
             return None
         return Reader(str(path), key=attempt_key(key, self.job_id, self._task, container))
 
-    def heard(self) -> set[tuple[int, int]]:
+    def received(self) -> set[tuple[int, int]]:
         """Return the calls that it was told of, by index and try."""
         reader = Reader(str(self._folder / CALLS))
         try:

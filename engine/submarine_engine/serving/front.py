@@ -188,7 +188,7 @@ class Front:
         """See how all stands, and do what there is to do; return whether nothing is to come."""
         with suppress(SubmarineError):
             self._record = await aside(ServingRecord.read, self._record.folder)
-        await asyncio.gather(*(one.look() for one in self._replicas.values()))
+        await asyncio.gather(*(one.poll() for one in self._replicas.values()))
         for one in [one for one in self._replicas.values() if one.over is not None]:
             self._lose(one)
         await self._roll()

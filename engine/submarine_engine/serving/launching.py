@@ -28,7 +28,7 @@ from submarine_engine.future import Job
 from submarine_engine.history import check_home, default_home, make_private
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import children_of, open_job
-from submarine_engine.serving.model import check_installed, found, packed, takes
+from submarine_engine.serving.model import check_installed, open_model, packed, takes
 from submarine_engine.serving.record import (
     FrontState,
     ServingRecord,
@@ -243,7 +243,7 @@ def _prepared(
             f"there is no server {server!r}", where="--server", fix="write mlserver or mlflow"
         )
     limit = room_of(cluster) or int(load_config().value("capture_limit"))
-    with found(model, Path.cwd()) if isinstance(model, str) else model as folder:
+    with open_model(model, Path.cwd()) if isinstance(model, str) else model as folder:
         data, like = packed(folder), takes(folder)
     keywords = {key: options[key] for key in _OF_JOBS if options.get(key) is not None}
     keywords.setdefault("gpus", 0)

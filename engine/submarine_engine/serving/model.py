@@ -188,7 +188,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def found(named: str, here: Path) -> Iterator[Path]:
+def open_model(named: str, here: Path) -> Iterator[Path]:
     """Give the folder of the model that a word names, as long as it is needed.
 
     Parameters

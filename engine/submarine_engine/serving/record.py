@@ -197,6 +197,15 @@ class ServingRecord(KeptRecord):
     def put(self, version: int, spec: JobSpec, bundle: Bundle) -> None:
         """Keep what the replicas of a version run.
 
+        Parameters
+        ----------
+        version
+            Its number.
+        spec
+            Of each replica.
+        bundle
+            What it runs.
+
         Raises
         ------
         SubmissionError

@@ -160,7 +160,7 @@ class Replica:
         """Return it as the front tells of it."""
         return ReplicaState(job=self.job_id, version=self.version, state=self.state)
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """See how its job stands, and whether its server is ready."""
         try:
             status = await aside(self._cluster.status, self.job_id)

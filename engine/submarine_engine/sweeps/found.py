@@ -34,7 +34,7 @@ from submarine_engine.sweeps.study import (
     best_of,
     import_optuna,
     open_storage,
-    told_of,
+    trial_result,
 )
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Found:
         if study is None:
             return ()
         space = self._space or self._record().space
-        return tuple(told_of(trial, space) for trial in study.get_trials(deepcopy=False))
+        return tuple(trial_result(trial, space) for trial in study.get_trials(deepcopy=False))
 
     @property
     def best(self) -> TrialResult:

@@ -110,7 +110,7 @@ class Trials:
             self._open[asked.number] = _Trial(asked)
             if asked.number not in given:
                 self._line.append(asked)
-        for told in self._study.told():
+        for told in self._study.results():
             self._count(told)
             if told.number not in self._open and told.state != "waiting":
                 self._summary.ended(told, before=True)
@@ -121,7 +121,7 @@ class Trials:
             best = self._best_words()
             pool.say(f"{began} of {self._total()} trials have begun by now{best}")
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Report trials that have ended; see what people have asked for meanwhile."""
         self._report_ends()
         self._summarize()
@@ -138,7 +138,7 @@ class Trials:
 
     def next(self) -> Call | Nothing:
         """Return the next trial: the rest of a paused one before a new one."""
-        self.look()
+        self.poll()
         if self._record.paused:
             return LAST if any(trial.runs for trial in self._open.values()) else DONE
         if self._pool.crowded:
@@ -199,7 +199,7 @@ class Trials:
             del self._open[number]
             values, error = self._came_to(number, end)
             self._study.tell(number, values, error=error, seconds=round(end.seconds, 3))
-            told = self._study.told_of(number)
+            told = self._study.result_of(number)
             self._count(told)
             self._summary.ended(told)
             self._hparams.ended(told)
@@ -243,7 +243,7 @@ class Trials:
             number: "running" if trial.runs else "paused" if trial.paused else "waiting"
             for number, trial in self._open.items()
         }
-        self._summary.look(self._record, self._pool, states, now=last)
+        self._summary.update(self._record, self._pool, states, now=last)
 
     # What people ask for.
 
@@ -326,7 +326,7 @@ class Trials:
         return "it was cancelled" if end.outcome == "withdrawn" else told_of(end, self._pool.folder)
 
     def _last_report(self, number: int) -> float | None:
-        reports = self._study.told_of(number).reports or {}
+        reports = self._study.result_of(number).reports or {}
         return reports[max(reports)] if reports and len(self._objectives) == 1 else None
 
     def _count(self, told: TrialResult) -> None:

@@ -190,7 +190,7 @@ class Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Optuna, about what it may change
             trial = self._study.ask(self._distributions)
-        return self._asked(trial.number, trial.params)
+        return self._open_trial(trial.number, trial.params)
 
     def running(self) -> tuple[OpenTrial, ...]:
         """Return the trials that were begun and not told yet, for whoever takes over.
@@ -198,7 +198,7 @@ class Study:
         One that has parameters which are not searched is another program's.
         """
         return tuple(
-            self._asked(trial.number, self._params(trial))
+            self._open_trial(trial.number, self._params(trial))
             for trial in self._trials()
             if trial.state == self._optuna.trial.TrialState.RUNNING
             and trial.params.keys() <= self._distributions.keys()
@@ -319,13 +319,13 @@ class Study:
             self._study.enqueue_trial(params, user_attrs={RETRY_OF: number})
         return len(fresh)
 
-    def told(self) -> tuple[TrialResult, ...]:
+    def results(self) -> tuple[TrialResult, ...]:
         """Return all trials, in the order of their numbers."""
-        return tuple(told_of(trial, self._space) for trial in self._trials())
+        return tuple(trial_result(trial, self._space) for trial in self._trials())
 
-    def told_of(self, number: int) -> TrialResult:
+    def result_of(self, number: int) -> TrialResult:
         """Return one trial, by its number."""
-        return told_of(self._trial(number), self._space)
+        return trial_result(self._trial(number), self._space)
 
     def some(self, numbers: Sequence[int]) -> tuple[TrialResult, ...]:
         """Return some trials, those of these numbers that there are.
@@ -337,7 +337,7 @@ class Study:
         """
         trials = self._trials()
         return tuple(
-            told_of(trials[number], self._space)
+            trial_result(trials[number], self._space)
             for number in dict.fromkeys(numbers)
             if number < len(trials)
         )
@@ -409,7 +409,7 @@ class Study:
                 for name, distribution in self._distributions.items()
             }
 
-    def _asked(self, number: int, params: Mapping[str, object]) -> OpenTrial:
+    def _open_trial(self, number: int, params: Mapping[str, object]) -> OpenTrial:
         return OpenTrial(number, self._space.values(params))
 
     def _sampler(self, number: int) -> BaseSampler:
@@ -570,7 +570,7 @@ def _cut_torn(path: Path) -> None:
             file.truncate(at)
 
 
-def told_of(trial: FrozenTrial, space: Space) -> TrialResult:
+def trial_result(trial: FrozenTrial, space: Space) -> TrialResult:
     """Return what a study has of a trial, in our words.
 
     Parameters
@@ -626,8 +626,8 @@ def best_of(study: optuna.Study, space: Space) -> tuple[TrialResult, ...]:
         The sweep's.
     """
     if len(study.directions) > 1:
-        return tuple(told_of(trial, space) for trial in study.best_trials)
+        return tuple(trial_result(trial, space) for trial in study.best_trials)
     try:
-        return (told_of(study.best_trial, space),)
+        return (trial_result(study.best_trial, space),)
     except ValueError:  # none is complete
         return ()

@@ -255,7 +255,7 @@ class Summarizer:
         if not before:
             self._ends.append(time.time())
 
-    def look(
+    def update(
         self, record: SweepRecord, pool: Pool, goes_on: Mapping[int, str], *, now: bool = False
     ) -> None:
         """Write what has changed, a few times a second.

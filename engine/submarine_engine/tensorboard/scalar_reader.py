@@ -257,7 +257,7 @@ class Reader:
         self._new = False
         self._shown: Scalars = {}
 
-    def look(self, *, at_once: bool = False) -> Scalars:
+    def read_new(self, *, at_once: bool = False) -> Scalars:
         """Read what is new, a bounded part of it; return what is known by now.
 
         Parameters
@@ -351,4 +351,4 @@ def scalars(paths: JobPaths, *, at_once: bool = False) -> Scalars:
         _readers[str(paths.root)] = reader
         while len(_readers) > _MOST_JOBS:
             _readers.popitem(last=False)
-    return reader.look(at_once=at_once)
+    return reader.read_new(at_once=at_once)

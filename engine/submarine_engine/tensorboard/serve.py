@@ -180,6 +180,17 @@ class Sources:
 def launch(folder: Path, remote: list[Source], board_id: str, key: str) -> tuple[Gate, int]:
     """Start TensorBoard in threads of this process; return what counts its readers, and its port.
 
+    Parameters
+    ----------
+    folder
+        With the event files, or links to them.
+    remote
+        Addresses of event files in HDFS.
+    board_id
+        The TensorBoard's.
+    key
+        What a reader's request has to carry.
+
     Raises
     ------
     Exception

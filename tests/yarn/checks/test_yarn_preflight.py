@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.clusters.yarn.gpus import read_devices
 from submarine_engine.clusters.yarn.hadoop import load_hadoop
-from submarine_engine.clusters.yarn.hadoop_json import told
+from submarine_engine.clusters.yarn.hadoop_json import clean_line
 from submarine_engine.clusters.yarn.preflight import check_spec
 from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.scheduler import read_application, read_nodes, read_scheduler
@@ -314,7 +314,7 @@ def test_no_document_breaks_the_readers(document):
 
 @given(st.text(), st.integers(min_value=2, max_value=100))
 def test_foreign_text_is_short_and_shown_not_obeyed(text, limit):
-    line = told(text, limit)
+    line = clean_line(text, limit)
     assert len(line) <= 10 * limit
     assert line.isprintable()
 

@@ -86,7 +86,7 @@ class Manager:
         self.waiting, self.used, self.free = waiting, used, free
 
     def get(self, path):
-        def told(amounts):
+        def clean_line(amounts):
             listed = [{"name": name, "value": value} for name, value in amounts.items()]
             return {
                 "memory": amounts.get(MEMORY, 0),
@@ -96,10 +96,14 @@ class Manager:
 
         if path.endswith("/nodes"):
             node = {"id": "n", "nodeHostName": "n", "state": "RUNNING"}
-            whole = {"totalResource": told(self.free), "usedResource": told({})}
+            whole = {"totalResource": clean_line(self.free), "usedResource": clean_line({})}
             return {"nodes": {"node": [{**node, **whole}]}}
-        here = {"partitionName": "", "used": told(self.used), "pending": told(self.waiting)}
-        most = {"partitionName": "", "effectiveMaxResource": told(MOST)}
+        here = {
+            "partitionName": "",
+            "used": clean_line(self.used),
+            "pending": clean_line(self.waiting),
+        }
+        most = {"partitionName": "", "effectiveMaxResource": clean_line(MOST)}
         leaf = {
             "queueName": "a",
             "resources": {"resourceUsagesByPartition": [here]},

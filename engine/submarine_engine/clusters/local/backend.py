@@ -316,7 +316,17 @@ class LocalRequest(Request):
         return next(one for one in self._processes if one.task == task)
 
     def follow(self, paths: JobPaths, task: str, gpus: int) -> TaskRun:
-        """Return how a task's process is followed."""
+        """Return how a task's process is followed.
+
+        Parameters
+        ----------
+        paths
+            The job's files.
+        task
+            Which task, as ``worker-0``.
+        gpus
+            How many it has.
+        """
         return LocalTask(paths, task, gpus, self)
 
     @property
@@ -338,7 +348,7 @@ class LocalRequest(Request):
             self._begun = True
             self._starter.start_again(self._processes, self._attempt)
         elif self._starter is not None and self._keeps:
-            self._starter.look()
+            self._starter.fork_ahead()
         return {one.task: Allocated(one.container, machine.host()) for one in self._processes}
 
     def reap(self) -> None:
@@ -852,10 +862,10 @@ class Starter:
         if self._zygote is not None:
             self._zygote.adopt(descriptor, pid)
 
-    def look(self) -> None:
+    def fork_ahead(self) -> None:
         """See to it that what the job imports is imported when it is begun again."""
         if self._zygote is not None:
-            self._zygote.look()
+            self._zygote.fork_ahead()
 
     def close(self) -> None:
         """Start no more."""

@@ -44,6 +44,15 @@ _NAMED = 2
 def seen_waiting(queue: Queue, job_id: str, status: JobStatus) -> JobStatus:
     """Return `status` with the job's place in the queue as it is now.
 
+    Parameters
+    ----------
+    queue
+        This machine's.
+    job_id
+        The job's id.
+    status
+        The job as its events tell.
+
     Raises
     ------
     ClusterError
@@ -57,6 +66,15 @@ def seen_waiting(queue: Queue, job_id: str, status: JobStatus) -> JobStatus:
 
 def tell_waiting(paths: JobPaths, queue: Queue, status: JobStatus) -> bool:
     """Write the job's place in the queue where it is another than `status` says.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    queue
+        This machine's.
+    status
+        The job as its events tell.
 
     Raises
     ------
@@ -91,6 +109,15 @@ def describe(queue: Queue, job_id: str, ahead: int) -> str:
     ``waiting behind bob-llm (4 GPUs, 2 free)`` where another job is first in the queue, since
     nobody is let past it; else ``2 of 2 GPUs in use by 'mnist' (…ab3de)``. On a machine that users
     share, ``2 of 4 GPUs are alice's; you are next``.
+
+    Parameters
+    ----------
+    queue
+        This machine's.
+    job_id
+        The job's id.
+    ahead
+        How many jobs are before it.
     """
     first = queue.first() if ahead else None
     ticket = first or queue.ticket(job_id)

@@ -80,12 +80,18 @@ class Leases:
 
         Parameters
         ----------
-        more, step
-            How many besides at most, where they are free: `step` or a multiple of it.
+        pool
+            The ids of the GPUs that are considered.
+        count
+            How many.
+        holder
+            Who is to hold them.
         is_over
             Asked with the id of the job that held a GPU before: whether nothing of it is left that
             could still use that GPU. The lock alone does not tell, since a process may have closed
             its descriptors.
+        more, step
+            How many besides at most, where they are free: `step` or a multiple of it.
 
         Returns
         -------
@@ -204,7 +210,7 @@ class Lease(NamedTuple):
     held: bool
     path: Path
 
-    def told(self) -> dict[str, Any]:
+    def holder_notes(self) -> dict[str, Any]:
         """Return what its holder says of it; not more than that: `job` is an id, `home` a text."""
         with suppress(*SPOILT):
             descriptor = os.open(self.path, _FOREIGN)
@@ -328,7 +334,7 @@ class SharedLeases(Leases):
                 return None
             last = max(last, lease.number)
             if lease.uid == os.geteuid():
-                former = lease.told().get("job")
+                former = lease.holder_notes().get("job")
                 if former and not is_over(former):
                     return None
         aside = self._shared / f".{os.getpid()}.{os.urandom(8).hex()}"
@@ -401,7 +407,7 @@ class SharedLeases(Leases):
         return found
 
     def _own(self, lease: Lease) -> Holder:
-        job_id = lease.told().get("job", "")
+        job_id = lease.holder_notes().get("job", "")
         name = ""
         if job_id:
             from submarine_engine.history import JobPaths, read_json  # noqa: PLC0415 - for people

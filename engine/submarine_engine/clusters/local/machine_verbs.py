@@ -42,7 +42,7 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
     rows = []
     for lease in held:
         is_shown = os.geteuid() in (0, lease.uid)
-        job = lease.told().get("job", "") if is_shown else ""
+        job = lease.holder_notes().get("job", "") if is_shown else ""
         facts = {
             "gpu": lease.gpu,
             "user": user_name_of(lease.uid),

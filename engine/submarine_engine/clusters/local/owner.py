@@ -92,7 +92,9 @@ def found_machine() -> SharedMachine:
 
 def homes(machine: SharedMachine, who: Account) -> list[Path]:
     """Return where a user's jobs may be: where his leases and his queues say, and as is usual."""
-    told = [lease.told().get("home", "") for lease in machine.held() if lease.uid == who.uid]
+    told = [
+        lease.holder_notes().get("home", "") for lease in machine.held() if lease.uid == who.uid
+    ]
     told += [waiter.home for waiter in machine.waiting() if waiter.uid == who.uid]
     usual = who.home / ".local" / "share" / "submarine"
     return list(dict.fromkeys([*(Path(one) for one in told if one.startswith("/")), usual]))

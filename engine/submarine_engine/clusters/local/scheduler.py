@@ -89,7 +89,17 @@ class Ticket(NamedTuple):
 
     @classmethod
     def of(cls, job_id: str, spec: JobSpec, pool: Sequence[str]) -> Ticket:
-        """Return the ticket of a job that asks for GPUs."""
+        """Return the ticket of a job that asks for GPUs.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        spec
+            The job.
+        pool
+            The ids of the GPUs that it may get.
+        """
         least, most = spec.smallest.gpus or 0, spec.gpus or 0
         step = next((role.resources.gpus or 0 for role in spec.roles if role.least), 0)
         return cls(job_id, spec.name, least, tuple(pool), most - least, step or 1)

@@ -121,6 +121,17 @@ class Turns:
     def tell(self, gpus: int, pool: Sequence[str], jobs: int, since: float) -> None:
         """Tell what this user's first job waits for, for as long as this process lives.
 
+        Parameters
+        ----------
+        gpus
+            How many it needs.
+        pool
+            The ids of those that would do.
+        jobs
+            How many of this user's jobs wait.
+        since
+            Since when the first one waits, on the wall clock.
+
         Raises
         ------
         OSError

@@ -76,6 +76,15 @@ _SPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 def place(paths: JobPaths, launch: Mapping[str, Any], record: Mapping[str, Any]) -> Path:
     """Return the folder of the zygote for jobs like this one, started from here.
 
+    Parameters
+    ----------
+    paths
+        The job's files.
+    launch
+        The content of ``launch.json``.
+    record
+        The content of ``record.json``.
+
     Raises
     ------
     OSError
@@ -169,6 +178,15 @@ def prepare(folder: Path, paths: JobPaths, task: str) -> None:
     """After a job, see to it that a zygote has imported what the job had imported.
 
     Call it from the job's supervisor: the zygote has its environment.
+
+    Parameters
+    ----------
+    folder
+        The zygote's.
+    paths
+        The job's files.
+    task
+        Which task's imports count.
 
     Raises
     ------
@@ -427,7 +445,7 @@ class OwnZygote:
             connection.settimeout(_PATIENCE)
         return connection
 
-    def look(self) -> None:
+    def fork_ahead(self) -> None:
         """Make one of what the attempt has imported, once it imports no more."""
         now = time.monotonic()
         if now - self._looked_at < _LOOK:
@@ -442,7 +460,7 @@ class OwnZygote:
         """Make one of what was imported by now: an attempt is over, and another begins."""
         self._looked_at -= _LOOK
         self._size = _size(self._imports)
-        self.look()
+        self.fork_ahead()
 
     def _renew(self) -> None:
         text = read_foreign(self._imports, _LARGEST).decode()

@@ -209,7 +209,17 @@ def _sizes(spec: JobSpec) -> Iterator[JobSpec]:
 
 
 def room_for(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> int:
-    """Return how many workers more an elastic job could have of what nobody waits for."""
+    """Return how many workers more an elastic job could have of what nobody waits for.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    nodes
+        All of the cluster's.
+    scheduler
+        The queues, as they are now.
+    """
     if (role := spec.elastic) is None or any(
         amount for queue in scheduler.leaves for amount in queue.waiting.values()
     ):
@@ -372,7 +382,7 @@ class Allocator(ABC):
 
     def _look_for_all(self) -> AllocatedByTask | None:
         """Look at what the master says; a gang whose rest does not come is given back."""
-        if self.gang.is_late(len(self._look())):
+        if self.gang.is_late(len(self._poll())):
             self.give_back()
         return self._enough()
 
@@ -444,7 +454,7 @@ class Allocator(ABC):
         """Return what the application's master says of a container's end."""
         with suppress(Exception):
             self._looked_at = 0.0
-            self._look()
+            self._poll()
         return self._said(task)
 
     def container(self, task: str) -> Allocated | None:
@@ -470,7 +480,7 @@ class Allocator(ABC):
         seen = self._seen.get(self._instances.get(task, ""))
         return seen is not None and str(seen.state) in _ENDED
 
-    def _look(self) -> AllocatedByTask:
+    def _poll(self) -> AllocatedByTask:
         if self._app is None:
             return {}
         now = time.monotonic()
@@ -592,7 +602,19 @@ def raise_unless_silent(app_id: str, error: Exception) -> None:
 
 
 def job_variables(job_id: str, spec: JobSpec, role: Role, task: str | None) -> dict[str, str]:
-    """Return a task's environment besides the container's own."""
+    """Return a task's environment besides the container's own.
+
+    Parameters
+    ----------
+    job_id
+        The job's id.
+    spec
+        The job.
+    role
+        The task's.
+    task
+        Which task; None for all of the role.
+    """
     # Where the container has no IPython to draw with, the runtime draws without.
     backend = INLINE if spec.notebook else "Agg"
     found = {"PYTHONUNBUFFERED": "1", "SUBMARINE_JOB_ID": job_id, "MPLBACKEND": backend}
@@ -621,13 +643,32 @@ def master_key(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> 
     """Return what tells masters apart: whose they are, and the shape of their containers.
 
     A pool's workers have one of their own: so all of a sweep is one application to YARN.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    spec
+        The job.
+    launch
+        The content of ``launch.json``.
     """
     owner = spec.parent or services.session(launch)
     return f"{owner}:{shape_key(spec, launch['environment'])}"
 
 
 def has_master(services: Services, spec: JobSpec, launch: Mapping[str, Any]) -> bool:
-    """Whether a master that would do for such a job is kept already."""
+    """Whether a master that would do for such a job is kept already.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    spec
+        The job.
+    launch
+        The content of ``launch.json``.
+    """
     return services.masters.keeps(master_key(services, spec, launch))
 
 
@@ -638,6 +679,12 @@ def take_master(
 
     Parameters
     ----------
+    services
+        What the keeper's jobs share.
+    spec
+        The job.
+    launch
+        The content of ``launch.json``.
     app_id
         The application in which the job has containers already; empty for none.
     """
@@ -1038,6 +1085,19 @@ def open_allocator(
     """Return a job's allocator: the one it began with, else the one for its ``--mode``.
 
     Where the log can only come after the application's end, the job has one of its own.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    paths
+        The job's files.
+    spec
+        The job.
+    launch
+        The content of ``launch.json``.
+    attempt
+        How often the job has been begun, this time included.
     """
     noted = read_json(paths.root / "yarn.json")
     mode = noted["mode"] if noted else spec.options.get("mode", "auto")

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from submarine_engine.findings import Check
 
 _LOOKED_AT = 50
-_ROOM_HOLDS = 0.9  # seconds
+_ROOM_HOLDS = 0.9  # seconds: pools ask once in one, and the ResourceManager is everybody's
 _OF_SHAPE = ("environment", "node_label", "view_users")
 _SENT = ("pack", ".zip", ".gz", ".tgz", ".tar")
 
@@ -147,6 +147,17 @@ def make_launch(conf: HadoopConf, spec: JobSpec, bundle: Bundle, tell: Tell) -> 
     """Make a job's environment ready, and return the content of ``launch.json``.
 
     What people should know of the environment comes as a warning; what takes long is told.
+
+    Parameters
+    ----------
+    conf
+        Hadoop's configuration.
+    spec
+        The job, checked.
+    bundle
+        What it runs.
+    tell
+        Called with a sentence where a step takes long.
 
     Raises
     ------

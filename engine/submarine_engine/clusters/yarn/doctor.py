@@ -30,9 +30,9 @@ from submarine_engine.clusters.yarn.hadoop_json import (
     MEMORY,
     VCORES,
     at,
+    clean_line,
     in_words,
     listed,
-    told,
 )
 from submarine_engine.clusters.yarn.hdfs import name_nodes, open_hdfs
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
@@ -79,7 +79,7 @@ class Questions:
         """Ask for the nodes."""
         return read_nodes(self.manager().get("/ws/v1/cluster/nodes"))
 
-    def found(self) -> Queue | None:
+    def find_queue(self) -> Queue | None:
         """Ask for the queue."""
         scheduler = read_scheduler(self.manager().get("/ws/v1/cluster/scheduler"))
         return scheduler.find(self.queue)
@@ -100,7 +100,7 @@ def manager_checks(asked: Questions) -> Iterator[Check]:
         fix = "see whether it runs, and whether HADOOP_CONF_DIR names the right cluster"
         yield Check(title, BAD, told_of, fix)
         return
-    release = told(at(active[0], "clusterInfo", "hadoopVersion"), 40)
+    release = clean_line(at(active[0], "clusterInfo", "hadoopVersion"), 40)
     yield Check(title, OK, f"{told_of}; Hadoop {release or 'of unknown version'}")
     yield from _clock(active[1], asked.conf)
 
@@ -120,14 +120,14 @@ def _ask_manager(
         if (wrong := untrusted(error, url)) is not None:
             return f"cannot be trusted: {wrong.what}; {wrong.fix}", None, ("", 0.0)
         return f"does not answer ({_reason(error)})", None, ("", 0.0)
-    state = told(at(info, "clusterInfo", "haState"), 40).lower()
+    state = clean_line(at(info, "clusterInfo", "haState"), 40).lower()
     if not answer.ok or not state:
         return f"refuses ({answer.status_code}): {_refusal(info)}", None, ("", 0.0)
     return state, info, (answer.headers.get("Date", ""), time.time())
 
 
 def _refusal(info: object) -> str:
-    return told(at(info, "RemoteException", "message"), 120) or "no word why"
+    return clean_line(at(info, "RemoteException", "message"), 120) or "no word why"
 
 
 def _reason(error: Exception) -> str:
@@ -135,7 +135,7 @@ def _reason(error: Exception) -> str:
     for known in ("Connection refused", "timed out", "Name or service not known"):
         if known in text:
             return known.lower()
-    return told(text, 120)
+    return clean_line(text, 120)
 
 
 def _clock(stamp: tuple[str, float], conf: HadoopConf) -> Iterator[Check]:
@@ -189,7 +189,7 @@ def node_page_checks(asked: Questions) -> Iterator[Check]:
             problem = f"{node.web}: {error.what}"
         if problem:
             fix = "nothing has to be done; to see lines sooner, let this machine reach that port"
-            what = f"{told(problem, 160)}; logs come by way of HDFS instead"
+            what = f"{clean_line(problem, 160)}; logs come by way of HDFS instead"
             yield Check(title, NOTE, what, fix)
             return
     if tried:
@@ -218,7 +218,7 @@ def _setting(asked: Questions, key: str) -> str:
         return ""
     held = at(document, "property")
     values = listed(document, "properties") or [held if isinstance(held, dict) else {}]
-    return told(next((one.get("value") for one in values if one.get("key") == key), ""), 80)
+    return clean_line(next((one.get("value") for one in values if one.get("key") == key), ""), 80)
 
 
 def hdfs_checks(asked: Questions) -> Iterator[Check]:
@@ -268,10 +268,10 @@ def yarn_command_check(environ: Mapping[str, str]) -> Iterator[Check]:
     if isinstance(done, str):
         yield Check(title, BAD, f"`{program} classpath --glob` {done}", fix)
     elif done.returncode:
-        said = told(done.stderr or done.stdout, 200)
+        said = clean_line(done.stderr or done.stdout, 200)
         yield Check(title, BAD, f"`{program} classpath --glob` fails: {said}", "see what it says")
     elif ".jar" not in done.stdout:
-        said = told(done.stdout, 80) or "nothing"
+        said = clean_line(done.stdout, 80) or "nothing"
         yield Check(title, BAD, f"`{program} classpath --glob` names no jars, but {said}", fix)
     elif len(done.stdout.encode()) >= _LONGEST_VARIABLE:
         size = f"{len(done.stdout) >> 10} KiB"
@@ -295,7 +295,7 @@ def java_check(environ: Mapping[str, str]) -> Iterator[Check]:
         return
     release = _RELEASE.search(done.stderr + done.stdout)
     if release is None or done.returncode:
-        said = told(done.stderr or done.stdout, 120) or "nothing"
+        said = clean_line(done.stderr or done.stdout, 120) or "nothing"
         yield Check("Java", BAD, f"{program} does not tell its version, but {said}", fix)
         return
     number = int(release[1])
@@ -368,7 +368,7 @@ def _driver(record: Path) -> str:
     try:
         data = json.loads(record.read_bytes())
         os.kill(int(data["pid"]), 0)
-        return f"runs at {told(data['address'], 60)} (process {int(data['pid'])})"
+        return f"runs at {clean_line(data['address'], 60)} (process {int(data['pid'])})"
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return "none runs; the next job starts one (2 to 8 s)"
 
@@ -484,7 +484,7 @@ def gpu_checks(asked: Questions) -> Iterator[Check]:
     if not parts:
         yield Check("GPUs", NOTE, "no node has one", "see yarn.nodemanager.resource-plugins there")
         return
-    mine = asked.found()
+    mine = asked.find_queue()
     if mine is not None and mine.most is not None and not mine.most.get(GPU):
         yield Check("GPUs", NOTE, f"queue {mine.path} may hold none", "choose another with --queue")
     yield Check("GPUs", OK, f"known to the scheduler: {', '.join(parts)}")
@@ -492,7 +492,7 @@ def gpu_checks(asked: Questions) -> Iterator[Check]:
 
 def master_checks(asked: Questions) -> Iterator[Check]:
     """Check how many warm application masters the queue has room for."""
-    title, found = "application masters", asked.found()
+    title, found = "application masters", asked.find_queue()
     if found is None or found.am_limit is None:
         yield Check(title, OK, "the scheduler tells no limit")
         return

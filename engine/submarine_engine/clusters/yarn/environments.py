@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from submarine_engine.clusters import layers
 from submarine_engine.clusters.environment import ARCHIVES, environment_kind
-from submarine_engine.clusters.yarn.hadoop_json import told
+from submarine_engine.clusters.yarn.hadoop_json import clean_line
 from submarine_engine.clusters.yarn.uploads import Tell, send_archive, send_layers
 from submarine_engine.errors import SubmissionError, UnsupportedError
 
@@ -94,7 +94,7 @@ def read_probe(text: str, python: str = "python") -> dict[str, str]:
                 break
     said = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing")
     raise SubmissionError(
-        f"{python} does not run on the cluster's nodes, which say: {told(said)}",
+        f"{python} does not run on the cluster's nodes, which say: {clean_line(said)}",
         where="--environment",
         fix="send this notebook's own environment, --environment pack, or name an interpreter that "
         "every node has: --environment /path/to/bin/python3",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare
-from submarine_engine.clusters.yarn.hadoop_json import GPU, at, listed, number, told
+from submarine_engine.clusters.yarn.hadoop_json import GPU, at, clean_line, listed, number
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
 from submarine_engine.clusters.yarn.scheduler import (
     DEFAULT,
@@ -103,7 +103,19 @@ def cluster_gpus(rm: ResourceManager, home_jobs: Mapping[str, str] | None = None
 def node_gpus(
     node: Node, devices: Devices, holdings: Sequence[Holding], jobs: Mapping[str, str]
 ) -> Iterator[Gpu]:
-    """Yield the GPUs of one node with their holders."""
+    """Yield the GPUs of one node with their holders.
+
+    Parameters
+    ----------
+    node
+        Which node.
+    devices
+        Its GPUs, as it names them.
+    holdings
+        Which containers hold GPUs there.
+    jobs
+        The ids of this home's jobs by container.
+    """
     count = node.total.get(GPU, 0)
     if devices.assigned is not None and len(devices.found) >= count:
         by_container = {holding.container: holding for holding in holdings}
@@ -154,8 +166,8 @@ def _holdings(rm: ResourceManager) -> dict[str, list[Holding]]:
         for container in _containers(rm, application.id):
             gpus = gpus_of(container)
             if gpus:
-                holding = Holding(told(container.get("containerId"), 100), gpus, application)
-                node = told(container.get("nodeId") or container.get("assignedNodeId"), 200)
+                holding = Holding(clean_line(container.get("containerId"), 100), gpus, application)
+                node = clean_line(container.get("nodeId") or container.get("assignedNodeId"), 200)
                 found.setdefault(node, []).append(holding)
     return found
 
@@ -180,7 +192,17 @@ def gpus_of(container: Mapping[str, object]) -> int:
 
 
 def node_devices(node: Node, user: str | None = "", tls: ssl.SSLContext | None = None) -> Devices:
-    """Ask a NodeManager for its GPUs; none where it does not answer."""
+    """Ask a NodeManager for its GPUs; none where it does not answer.
+
+    Parameters
+    ----------
+    node
+        Which node.
+    user
+        Who asks, where there is no Kerberos.
+    tls
+        What its certificate is checked with, where its pages are https.
+    """
     try:
         connection = NodeConnection(node.web, user=user, timeout=_NODE_TIMEOUT, tls=tls)
         try:
@@ -197,8 +219,8 @@ def read_devices(document: object) -> Devices:
     found = [
         Device(
             number(one.get("minorNumber")),
-            told(one.get("uuid"), 80),
-            told(one.get("productName"), 80) or "GPU",
+            clean_line(one.get("uuid"), 80),
+            clean_line(one.get("productName"), 80) or "GPU",
             number(at(one, "gpuMemoryUsage", "totalMemoryMiB")) or None,
         )
         for one in listed(document, "gpuDeviceInformation", "gpus")
@@ -207,7 +229,7 @@ def read_devices(document: object) -> Devices:
         return Devices(found)
     given = {number(one.get("minorNumber"), -1) for one in listed(document, "totalGpuDevices")}
     assigned = {
-        number(one.get("minorNumber"), -1): told(one.get("containerId"), 100)
+        number(one.get("minorNumber"), -1): clean_line(one.get("containerId"), 100)
         for one in listed(document, "assignedGpuDevices")
     }
     return Devices([device for device in found if device.minor in given], assigned)

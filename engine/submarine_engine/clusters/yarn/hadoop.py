@@ -460,7 +460,17 @@ def _tracking(conf: HadoopConf, app_id: str, *, over: bool) -> str | None:
 
 
 def container_page(conf: HadoopConf, container: Mapping[str, Any], user: str) -> str | None:
-    """Return the address of a container's log page on its node; None where there is none."""
+    """Return the address of a container's log page on its node; None where there is none.
+
+    Parameters
+    ----------
+    conf
+        Hadoop's configuration.
+    container
+        What YARN says of it.
+    user
+        Whose container it is.
+    """
     node = container.get("nodeHttpAddress")
     name = str(container.get("containerId") or container.get("id") or "")
     if not isinstance(node, str) or not node or not name or not user:

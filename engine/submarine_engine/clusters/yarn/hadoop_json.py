@@ -47,7 +47,7 @@ def number(value: object, default: int = 0) -> int:
     return default
 
 
-def told(value: object, limit: int = _LONGEST) -> str:
+def clean_line(value: object, limit: int = _LONGEST) -> str:
     """Return foreign text as one bounded line whose control characters are seen, not obeyed."""
     if value is None:
         return ""
@@ -93,7 +93,15 @@ def usage(document: object, kind: str, partition: str | None = None) -> dict[str
 
 
 def plus(first: Amounts, second: Amounts, times: int = 1) -> dict[str, int]:
-    """Return `first` and `times` `second` together."""
+    """Return `first` and `times` `second` together.
+
+    Parameters
+    ----------
+    first, second
+        Amounts by their names.
+    times
+        How often `second` counts.
+    """
     return {
         name: first.get(name, 0) + times * second.get(name, 0)
         for name in dict.fromkeys([*first, *second])
@@ -120,5 +128,5 @@ def some(name: str, value: int) -> str:
     """Return an amount of one resource for people: ``4 GPUs``, ``512 MiB``."""
     if name == MEMORY:
         return f"{value} MiB"
-    unit = {GPU: "GPU", VCORES: "vcore"}.get(name, told(name, 40))
+    unit = {GPU: "GPU", VCORES: "vcore"}.get(name, clean_line(name, 40))
     return f"{value} {unit}" if value == 1 else f"{value} {unit}s"

@@ -25,7 +25,7 @@ from submarine_runtime.checkpoint_hdfs import VARIABLE
 from submarine_runtime.delegation import VERSION, read_token
 
 from submarine_engine.clusters.yarn.delegation import Delegation
-from submarine_engine.clusters.yarn.hadoop_json import told
+from submarine_engine.clusters.yarn.hadoop_json import clean_line
 from submarine_engine.clusters.yarn.rest import secure_session
 from submarine_engine.errors import ClusterError, KerberosError, SubmarineError, SubmissionError
 from submarine_engine.extras import install_extra
@@ -227,7 +227,7 @@ def _remote(response: object) -> str:
 
 def _line(text: str) -> str:
     line = (text.strip().splitlines() or [""])[0]
-    return told(_QUERY.sub("", line))
+    return clean_line(_QUERY.sub("", line))
 
 
 # The user's part of HDFS, by way of WebHDFS: no Java here, nothing of the notebook's lies open.
@@ -356,7 +356,15 @@ class Hdfs:
         return b""
 
     def read(self, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of the file at `path` from `offset` on."""
+        """Return at most `limit` bytes of the file at `path` from `offset` on.
+
+        Parameters
+        ----------
+        path
+            Absolute, without the address.
+        offset, limit
+            In bytes.
+        """
         path = self._plain(path)
         with self._talk(path):
             return self._web.read_some(path, offset, limit)

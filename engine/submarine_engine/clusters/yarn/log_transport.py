@@ -156,7 +156,7 @@ class Channel(Enum):
     AFTER = "after the end only, from log aggregation"
 
 
-_ANSWER = 2.0  # seconds for each node
+_ANSWER = 2.0  # seconds for each node that is tried: a job's start waits for it
 
 
 class Choice(NamedTuple):
@@ -494,7 +494,17 @@ class LogTransport:
         return {SHIP: hdfs.url_for_container(folder)}
 
     def source(self, job_id: str, container: str, node: str) -> LogSource:
-        """Return the logs of a container of the job."""
+        """Return the logs of a container of the job.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        container
+            Its id.
+        node
+            The address of its node's pages.
+        """
         if self.choice().channel is Channel.HDFS:
             return HdfsSource(_Files(self._files), f"{_LOGS}/{job_id}/{container}", container)
         if self.choice().channel is Channel.AFTER:
@@ -522,7 +532,17 @@ class LogTransport:
                 hdfs.remove(f"{hdfs.home}/{_LOGS}/{job_id}")
 
     def forget(self, job_id: str, container: str, names: Iterable[str]) -> None:
-        """Remove from HDFS files that a container has brought there, once they are home."""
+        """Remove from HDFS files that a container has brought there, once they are home.
+
+        Parameters
+        ----------
+        job_id
+            The job's id.
+        container
+            Its id.
+        names
+            Which files.
+        """
         if self._choice is not None and self._choice.channel is Channel.HDFS:
             with suppress(SubmarineError):
                 hdfs = self._files()

@@ -271,6 +271,15 @@ class NodeLogs:
 
         A call that begins where the last one ended goes on with the same answer of the node.
 
+        Parameters
+        ----------
+        container
+            Its id.
+        name
+            The file's, as ``stdout``.
+        offset, limit
+            In bytes.
+
         Raises
         ------
         LogsGoneError

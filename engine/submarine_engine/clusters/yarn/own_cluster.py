@@ -39,7 +39,7 @@ def up(command: Command, output: Output) -> int:
     if output.json:
         output.data(_shape(cluster, plan))
         return OK
-    output.line(f"The cluster {cluster.name!r} is up: {_told(plan)}.")
+    output.line(f"The cluster {cluster.name!r} is up: {_plan_words(plan)}.")
     output.line(f"  ResourceManager  {plan.rm_web}")
     if plan.hdfs:
         output.line(f"  HDFS             {plan.default_fs}  {plan.namenode_web}")
@@ -106,7 +106,7 @@ def status(command: Command, output: Output) -> int:
         for problem in problems:
             output.note(f"{problem}; `submarine cluster up{_name_option(cluster)}` mends it")
         if not problems:
-            output.line(f"\na job could run: {_told(cluster.plan)}")
+            output.line(f"\na job could run: {_plan_words(cluster.plan)}")
     return FAILED if problems else OK
 
 
@@ -155,7 +155,7 @@ def _name_option(cluster: HadoopCluster) -> str:
     return "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
 
 
-def _told(plan: ClusterPlan) -> str:
+def _plan_words(plan: ClusterPlan) -> str:
     nodes = f"{plan.nodes} node" + ("s" if plan.nodes > 1 else "")
     kind = "the machine's own" if plan.real else "declared"
     gpus = f"{plan.gpus} GPUs each, {kind}" if plan.gpus else "no GPUs"

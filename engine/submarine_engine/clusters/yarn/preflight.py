@@ -21,11 +21,11 @@ from submarine_engine.clusters.yarn.hadoop_json import (
     MEMORY,
     VCORES,
     at,
+    clean_line,
     in_words,
     number,
     plus,
     some,
-    told,
 )
 from submarine_engine.clusters.yarn.hdfs import name_nodes
 from submarine_engine.clusters.yarn.options import read_viewers
@@ -58,6 +58,15 @@ def queue_refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
 
     The ResourceManager answers those who administer the queue. For all others its access lists
     are read, as far as one can without knowing the groups that it counts a user to.
+
+    Parameters
+    ----------
+    rm
+        The ResourceManager.
+    conf
+        Hadoop's configuration.
+    queue
+        Which queue.
     """
     user = conf.user
     query = {"user": user, "queue-acl-type": "SUBMIT_APPLICATIONS"}
@@ -69,14 +78,16 @@ def queue_refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
         answer = None
     allowed = str(at(answer, "allowed")).lower()
     if allowed == "false":
-        words = told(at(answer, "diagnostics"))
+        words = clean_line(at(answer, "diagnostics"))
         return f"{user} may not submit to queue {queue.path}; the ResourceManager says: {words}"
     if allowed == "true" or not conf.is_true("yarn.acl.enable"):
         return ""
     if not queue.acls or any(queue_admits(acl, user) for acl in queue.acls):
         return ""
     lists = ", ".join(sorted({repr(acl.strip()) for acl in queue.acls if acl.strip()})) or "nobody"
-    return f"{user} may not submit to queue {queue.path}: its access lists admit {told(lists)}"
+    return (
+        f"{user} may not submit to queue {queue.path}: its access lists admit {clean_line(lists)}"
+    )
 
 
 def queue_admits(acl: str, user: str) -> bool:
@@ -155,7 +166,17 @@ def raise_problems(problems: list[Problem]) -> None:
 
 
 def check_resources(spec: JobSpec, queue: Queue | None, found: ClusterView) -> Iterator[Problem]:
-    """Yield what the cluster can never grant, `spec` having all its numbers."""
+    """Yield what the cluster can never grant, `spec` having all its numbers.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    queue
+        Its queue; None where that is not known.
+    found
+        What the ResourceManager says of the cluster.
+    """
     if not found.usable:
         label = f" and has the label {found.label!r}" if found.label else ""
         what = none_up(found.nodes) if not label else f"no node takes containers{label}"
@@ -365,14 +386,14 @@ class _Files:
                 answer = self._session.get(url, params=pars, timeout=_TIMEOUT)
                 document = answer.json() if answer.content else {}
             except (requests.RequestException, ValueError) as error:
-                problem = told(error, 200)
+                problem = clean_line(error, 200)
                 continue
             if at(document, "RemoteException", "exception") == "StandbyException":
                 problem = f"{node} is standby"
                 continue
             if answer.ok:
                 return document, ""
-            words = told(at(document, "RemoteException", "message"), 300)
+            words = clean_line(at(document, "RemoteException", "message"), 300)
             return None, words or f"HDFS refuses ({answer.status_code})"
         raise ClusterError(
             f"no NameNode answers: {problem}",
@@ -393,6 +414,15 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
 
     GPUs left open become one where the queue has any (none for ``ps`` and ``tensorboard``), memory
     2 GiB, vcores one. Memory is rounded up as the scheduler will round it.
+
+    Parameters
+    ----------
+    spec
+        What the user asked for.
+    conf
+        Hadoop's configuration.
+    rm
+        The ResourceManager.
 
     Raises
     ------
@@ -527,6 +557,12 @@ def fill(spec: JobSpec, queue: Queue | None, found: ClusterView, step: int) -> J
 
     Parameters
     ----------
+    spec
+        The job.
+    queue
+        Its queue; None where that is not known.
+    found
+        What the ResourceManager says of the cluster.
     step
         Mebibytes that the scheduler rounds memory up to a multiple of.
     """

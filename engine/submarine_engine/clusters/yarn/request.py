@@ -329,6 +329,15 @@ def recover_logs(services: Services, app_id: str, container: Container) -> dict[
 
     Waits for an application that is ending, and for its logs to be gathered. A log that nobody has
     any more is left as it is, and one that was never begun is not waited for.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    app_id
+        The application's id.
+    container
+        The task.
     """
     until = time.monotonic() + _PATIENCE
     report: dict[str, Any] | None = None
@@ -367,6 +376,15 @@ def recover_shipped(services: Services, job_id: str, container: Container) -> No
     """Bring home what a container still brings to HDFS, for as long as more comes.
 
     Where nodes show logs to the containers' user alone, nobody else has them.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share.
+    job_id
+        The job's id.
+    container
+        The task.
     """
     shipped: dict[str, int] | None = None
     until = time.monotonic() + _PATIENCE

@@ -21,7 +21,9 @@ from submarine_engine.trust import untrusted
 if TYPE_CHECKING:
     from submarine_engine.clusters.yarn.hadoop import HadoopConf
 
-_TIMEOUT = (3.0, 15.0)  # seconds to connect, and between two bytes
+_TIMEOUT = (3.0, 15.0)
+"""Seconds to connect, and between two bytes: a host that is down says nothing, and is soon given
+up; the manager of a large cluster takes its time for an answer."""
 _LONGEST_ANSWER = 300
 _CLUSTER = "/ws/v1/cluster"
 

@@ -166,6 +166,17 @@ def save_yarn(asked: saving.SaveRequest, path: str, conf: HadoopConf, rm: Resour
     """Bring the model of a running job to a folder of this machine or of HDFS.
 
     Nobody but who asks takes part in it: the keeper, and other readers, go on meanwhile.
+
+    Parameters
+    ----------
+    asked
+        Whose model, and how long it may take.
+    path
+        A path of this machine, or an address in HDFS.
+    conf
+        Hadoop's configuration.
+    rm
+        The ResourceManager.
     """
     files = _Opened(conf)
     kept = (read_json(asked.paths.record) or {}).get("spec", {}).get("checkpoint_path")

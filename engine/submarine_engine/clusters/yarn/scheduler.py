@@ -15,13 +15,13 @@ from submarine_engine.clusters.yarn.hadoop_json import (
     Amounts,
     amounts,
     at,
+    clean_line,
     in_words,
     lacking,
     listed,
     number,
     plus,
     some,
-    told,
     usage,
 )
 
@@ -90,11 +90,11 @@ def _node(one: Mapping[str, object]) -> Node:
         total = plus(used, amounts(one.get("availableResource")) or left)
     labels = one.get("nodeLabels")
     return Node(
-        id=told(one.get("id"), 200),
-        host=told(one.get("nodeHostName") or one.get("id"), 200),
-        web=told(one.get("nodeHTTPAddress"), 200),
-        state=told(one.get("state"), 40),
-        report=told(one.get("healthReport"), 200),
+        id=clean_line(one.get("id"), 200),
+        host=clean_line(one.get("nodeHostName") or one.get("id"), 200),
+        web=clean_line(one.get("nodeHTTPAddress"), 200),
+        state=clean_line(one.get("state"), 40),
+        report=clean_line(one.get("healthReport"), 200),
         total=total,
         used=used,
         labels=tuple(map(str, labels)) if isinstance(labels, list) else (),
@@ -255,18 +255,18 @@ class Scheduler:
 def read_scheduler(document: object) -> Scheduler:
     """Read the answer of ``/ws/v1/cluster/scheduler``; nonsense gives one without queues."""
     info = at(document, "scheduler", "schedulerInfo")
-    kind = told(at(info, "type"), 40).removesuffix("Scheduler")
+    kind = clean_line(at(info, "type"), 40).removesuffix("Scheduler")
     if kind == "capacity":
         return Scheduler(kind, tuple(_capacity(info, "", ())))
     if kind == "fair":
         return Scheduler(kind, tuple(_fair(at(info, "rootQueue"), 0)))
     if kind == "fifo":
-        return Scheduler(kind, (Queue(path=DEFAULT, state=told(at(info, "qstate"), 40)),))
+        return Scheduler(kind, (Queue(path=DEFAULT, state=clean_line(at(info, "qstate"), 40)),))
     return Scheduler("", ())
 
 
 def _capacity(info: Any, above: str, acls: tuple[str, ...]) -> Iterator[Queue]:  # noqa: ANN401 - foreign JSON
-    name = told(at(info, "queueName"), 200)
+    name = clean_line(at(info, "queueName"), 200)
     path = f"{above}.{name}" if above else name
     if not name or path.count(".") > _DEEPEST:
         return
@@ -280,7 +280,7 @@ def _capacity(info: Any, above: str, acls: tuple[str, ...]) -> Iterator[Queue]: 
     resources, users = info.get("resources"), listed(info, "users", "user")
     yield Queue(
         path=path,
-        state=told(info.get("state"), 40),
+        state=clean_line(info.get("state"), 40),
         leaf=not parent,
         makes_children=parent and _makes_children(info),
         most=partitions.get("") or amounts(info.get("maxEffectiveCapacity")),
@@ -343,7 +343,7 @@ def _percent(value: object) -> float | None:
 
 
 def _fair(info: object, depth: int) -> Iterator[Queue]:
-    path = told(at(info, "queueName"), 400)
+    path = clean_line(at(info, "queueName"), 400)
     if not path or not isinstance(info, Mapping) or depth > _DEEPEST:
         return
     below = listed(info, "childQueues", "queue") or listed(info, "childQueues")
@@ -371,7 +371,17 @@ def _fair(info: object, depth: int) -> Iterator[Queue]:
 
 
 def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
-    """Whether all containers of a job would find room in what is free now."""
+    """Whether all containers of a job would find room in what is free now.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    nodes
+        All of the cluster's.
+    scheduler
+        The queues, as they are now.
+    """
     each = _containers(spec)
     wanted = asked_for(spec)
     queue = scheduler.find(spec.queue or DEFAULT)
@@ -454,13 +464,13 @@ def read_application(one: Mapping[str, Any]) -> Application:
     """Read one application of the ResourceManager's answer."""
     resources = one.get("resourceInfo")
     return Application(
-        id=told(one.get("id"), 80),
-        name=told(one.get("name"), 80),
-        user=told(one.get("user"), 80),
-        queue=told(one.get("queue"), 400),
-        state=told(one.get("state"), 40),
-        kind=told(one.get("applicationType"), 40),
-        diagnostics=told(one.get("diagnostics"), 1000),
+        id=clean_line(one.get("id"), 80),
+        name=clean_line(one.get("name"), 80),
+        user=clean_line(one.get("user"), 80),
+        queue=clean_line(one.get("queue"), 400),
+        state=clean_line(one.get("state"), 40),
+        kind=clean_line(one.get("applicationType"), 40),
+        diagnostics=clean_line(one.get("diagnostics"), 1000),
         tags=tuple(tag.strip() for tag in str(one.get("applicationTags") or "").split(",")),
         priority=number(one.get("priority")),
         started=number(one.get("startedTime")),
@@ -547,7 +557,7 @@ def waiting_reason(
     why = _why(mine, spec, nodes, scheduler, queue)
     place = f", {ahead} {'job' if ahead == 1 else 'jobs'} ahead" if ahead else ""
     stopped = "" if not queue or queue.state in ("", "RUNNING") else f" ({queue.state.lower()})"
-    return ahead, f"queue {told(wanted, 80).removeprefix('root.')}{stopped}: {why}{place}"
+    return ahead, f"queue {clean_line(wanted, 80).removeprefix('root.')}{stopped}: {why}{place}"
 
 
 def _why(
@@ -582,12 +592,13 @@ def _why(
 def _starting_words(diagnostics: str) -> str:
     """Return what of the ResourceManager's words is for people: no time, no figures."""
     words = re.sub(r"^\[[^\]]*\]\s*", "", diagnostics).partition("Details :")[0]
-    return told(words, 200).rstrip(" .")
+    return clean_line(words, 200).rstrip(" .")
 
 
 def held_back_words(why: str, queue: Queue | None) -> str:
     """Return in words that an application master may not start yet, with the queue's figures."""
-    words = f"its application master waits, the ResourceManager says: {told(why, 200).rstrip('. ')}"
+    said = clean_line(why, 200).rstrip(". ")
+    words = f"its application master waits, the ResourceManager says: {said}"
     if queue is None or not queue.am_limit or not queue.am_used:
         return words
     limit, used = queue.am_limit, queue.am_used
@@ -700,7 +711,17 @@ def master_fits(
 
 
 def masters_that_fit(queue: Queue, memory_mb: int, user: str = "") -> int:
-    """Return how many such masters `queue` has room for beside one of another application."""
+    """Return how many such masters `queue` has room for beside one of another application.
+
+    Parameters
+    ----------
+    queue
+        Which queue.
+    memory_mb
+        What a master asks for.
+    user
+        Whose masters; empty for anybody's.
+    """
     if queue.max_applications is not None and queue.applications + 1 >= queue.max_applications:
         return 0
     if queue.pending:

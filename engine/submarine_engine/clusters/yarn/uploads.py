@@ -111,7 +111,17 @@ def upload_made(
 
 
 def cache_path(hdfs: Hdfs, key: str, suffix: str) -> str:
-    """Return where content of that hash lies."""
+    """Return where content of that hash lies.
+
+    Parameters
+    ----------
+    hdfs
+        The user's.
+    key
+        The content's SHA-256.
+    suffix
+        What the file's name ends in.
+    """
     return f"{hdfs.home}/{_FOLDER}/cache/{key}{suffix}"
 
 
@@ -119,6 +129,15 @@ def in_cache(hdfs: Hdfs, path: str, size: int | None = None) -> bool:
     """Tell whether a file is there; it counts as used from then on.
 
     One of another size than `size` is removed.
+
+    Parameters
+    ----------
+    hdfs
+        The user's.
+    path
+        As `cache_path` gives it.
+    size
+        In bytes; None where that is not known.
     """
     entry = hdfs.entry(path)
     if entry is None:
@@ -241,7 +260,19 @@ def send_layers(hdfs: Hdfs, layers: Sequence[Layer], tell: Tell) -> list[Sent]:
 
 
 def send_archive(hdfs: Hdfs, file: Path, suffix: str, tell: Tell) -> Sent:
-    """Bring an archive of the user's there unless it is; raises as `send_layers`."""
+    """Bring an archive of the user's there unless it is; raises as `send_layers`.
+
+    Parameters
+    ----------
+    hdfs
+        The user's.
+    file
+        The archive, on this machine.
+    suffix
+        What its name ends in there.
+    tell
+        Called with how far it is, in words.
+    """
     uploading = Uploading(file.name, tell)
     uploading.begin(file.stat().st_size)
     sent = send_once(hdfs, file, suffix, uploading.went)

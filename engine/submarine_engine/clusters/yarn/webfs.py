@@ -64,7 +64,17 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
         return not answer.content or bool(answer.json().get("boolean", True))
 
     def create(self, path: str, data: bytes | BinaryIO | FileIO, permission: str) -> None:
-        """Write a file as one stream (fsspec's own files take a request more for every 5 MB)."""
+        """Write a file as one stream (fsspec's own files take a request more for every 5 MB).
+
+        Parameters
+        ----------
+        path
+            Absolute, without the address.
+        data
+            What it is to hold.
+        permission
+            As HDFS writes it: ``600``.
+        """
         there = self._to_data(
             "CREATE",
             method="put",
@@ -80,7 +90,15 @@ class QuietWebHDFS(WebHDFS):  # type: ignore[misc] # fsspec is not typed
         ).raise_for_status()
 
     def read_some(self, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset` on."""
+        """Return at most `limit` bytes of a file from `offset` on.
+
+        Parameters
+        ----------
+        path
+            Which file.
+        offset, limit
+            In bytes.
+        """
         content: bytes = self._to_data("OPEN", path=path, offset=offset, length=limit).content
         return content
 
