@@ -204,9 +204,9 @@ def test_a_bundle_that_is_not_what_it_was_is_refused(local, ran, refused):
     paths = local.paths(job.id)
     good = (paths.bundle / "helper.py").read_bytes()
     (paths.bundle / "helper.py").write_text("x = 2")
-    assert "somebody has changed them since" in refused(job)
+    assert "have been changed since it ran" in refused(job)
     (paths.bundle / "helper.py").unlink()
-    assert "somebody has changed them since" in refused(job)
+    assert "have been changed since it ran" in refused(job)
     (paths.bundle / "helper.py").write_bytes(good)
     assert rerun(job).result(180) == 1
     (paths.bundle / "manifest.json").write_text("{")
