@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from submarine_runtime.displays import Frames
 
-_BAR_EVERY = 0.2
+_BAR_EVERY = 0.2  # seconds: each state shown is one more frame of the displays' file
 _FILE = 4
 """Which of a bar's arguments, by position, is the file that it is written to."""
 

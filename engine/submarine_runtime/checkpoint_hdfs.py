@@ -24,7 +24,7 @@ VARIABLE = "SUBMARINE_HDFS"
 root by WebHDFS with who asks in the query, separated by spaces (those of an HA pair).
 """
 
-_TIMEOUT = 30
+_TIMEOUT = 30  # seconds without a byte: then the other NameNode of an HA pair is asked
 _HOPS = 3
 _LONGEST = 400
 _GONE = 404

@@ -39,7 +39,7 @@ _SHARE = 0.05
 _PAUSE = 10.0
 """Seconds after which one that could not be written is tried again, at the soonest."""
 
-_MARGIN = 1.5
+_MARGIN = 1.5  # the next step or write may be slower than those that were measured
 
 _LOOP = "loop-"
 _SERVING = ("ps", "evaluator", "tensorboard")

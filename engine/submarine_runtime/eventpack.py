@@ -37,8 +37,8 @@ _PIECE = 1 << 22
 _MOST_FILES = 2000
 _DEEPEST = 8
 _LONGEST = 1000
-_LOOK = 0.1
-_PATIENCE = 15.0
+_LOOK = 0.1  # seconds until the end of the task is seen: a look at one file of /proc
+_PATIENCE = 15.0  # seconds for the last events: an HDFS that is away keeps no process for ever
 _DESCRIPTORS = 1024
 _SENT = ".sent"
 

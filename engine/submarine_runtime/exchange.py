@@ -53,8 +53,8 @@ can name the task that does not come.
 PORTS = 4
 """Free ports that a task offers; `rendezvous` says which is whose."""
 
-_SOONEST = 0.01
-_LATEST = 0.02  # a look at one file
+_SOONEST = 0.01  # seconds until the second look; the pauses double up to the latest
+_LATEST = 0.02  # seconds: a look at one file, by which every task's first line is late
 _CALLS = 2000.0  # a second: so often all tasks that wait ask whoever has the answer
 
 

@@ -64,10 +64,10 @@ IDLE_ELSEWHERE = 1800.0
 _LOOK = 0.5  # seconds between two looks at the task, where no kernel tells of its end
 _PATIENCE = 10.0  # seconds that who connects has to say what for
 _GRACE = 2.0  # seconds that what a client has left has to end in
-_LINGER = 5.0
-_PAUSE = 0.05
+_LINGER = 5.0  # seconds for a client to read the last words: closing sooner may lose them
+_PAUSE = 0.05  # seconds: accept() fails again at once while too many files are open
 _LONGEST = 200  # characters of what was asked for, in what is answered
-_CONNECT = 5.0
+_CONNECT = 5.0  # seconds: the port is on this machine, and answers at once or hangs
 _BACKLOG = 256
 _STRANGERS = 256
 """Connections that nobody has proven to be the owner's; more wait until one of these is through."""
@@ -640,14 +640,14 @@ def _end_descendants(grace: float) -> None:
                 os.killpg(pid, number)  # each leads a session of its own, or is ended below
     until = time.monotonic() + grace
     while asked and time.monotonic() < until and _children():
-        time.sleep(0.02)
+        time.sleep(0.02)  # a small part of the grace: who obeys is not waited for longer
         _reap()
     # The children of those killed come next.
     while found := _children():
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+        time.sleep(0.01)  # the kernel ends them, and gives us their children, in a moment
         _reap()
 
 

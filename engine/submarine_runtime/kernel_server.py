@@ -42,7 +42,7 @@ AGAIN = "kernel-again"
 RESTART_WITHIN = 10.0
 """Seconds after a kernel has ended by itself in which somebody may begin it anew."""
 
-_LOOK = 0.05
+_LOOK = 0.05  # seconds: somebody who restarts the kernel waits for this look
 _GRACE = 2.0  # seconds that a kernel has to end in
 
 

@@ -34,10 +34,10 @@ EVERY = 1.0
 SHARE = 0.004
 """Of a core, at most."""
 
-_SCAN_SHARE = 0.001
-_SCAN_EVERY = 2.0
-_PSS_SHARE = 0.0005
-_SLOWEST = 60.0
+_SCAN_SHARE = 0.001  # a part of `SHARE`: for looks at all processes of the machine
+_SCAN_EVERY = 2.0  # seconds: children of known processes are seen each second without that look
+_PSS_SHARE = 0.0005  # likewise a part: for the pages that processes share
+_SLOWEST = 60.0  # seconds between two rows, however long a look takes: an hour has a curve yet
 _SMOOTH = 30  # looks
 _SENT = 8  # of the numbers of an interface in net/dev
 _LARGEST = 1 << 16

@@ -25,7 +25,7 @@ FILE = "moments"
 MOST = 4 << 20
 """Bytes of the file: what is written later has the last moment of it."""
 
-_EVERY = 0.05
+_EVERY = 0.05  # seconds between two lines for one stream: a loop that prints would fill `MOST`
 SHARE = 2000
 """The longer a job runs the rarer: its age by this apart, so that a week is a few MB."""
 

@@ -57,7 +57,7 @@ MOST = 1 << 20
 
 _STAGED = ".staged"
 _ARCHIVE = ".archive"
-_LOOKS_EVERY = 0.02
+_LOOKS_EVERY = 0.02  # seconds: the pod's end waits for this look, which is at two files
 _HEARD_EVERY = 5.0  # seconds between two notes that the driver is there
 _EVENTS_EVERY = 1.0  # seconds between two looks for new events of a task that runs
 _USED_EVERY = 3600.0  # seconds between two notes that an environment on a volume is in use

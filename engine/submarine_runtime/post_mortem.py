@@ -53,6 +53,7 @@ _DEEPEST = 1000
 _LONG = 2_000_000
 """Items of a list that nobody tries to pickle in that time."""
 _STEP = 0.01
+"""Seconds: a small part of `TIME`; waits for a processor are measured, and left out, by steps."""
 _LONGEST = 4
 """So many times that at most, however busy the machine: a GPU is held meanwhile."""
 _LONGEST_OF_HEAVY = 1.5
@@ -64,6 +65,7 @@ _HEAVY = 3
 _LARGE = 1 << 20
 """Bytes of an array that is heavy."""
 _HANGS = 1.0
+"""Seconds over the longest time, which only native code that holds Python's lock can take."""
 _SHORTEST_SECRET = 6
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
 _TABLES = ("DataFrame", "Series")

@@ -9,8 +9,8 @@ from _thread import allocate_lock, start_new_thread
 from submarine_runtime import lean
 from submarine_runtime.lean import mode_in, suppress
 
-_EVERY = 0.1
-_ABOUT = 1.25
+_EVERY = 0.1  # seconds between two writes: code may say it at each of thousands of steps
+_ABOUT = 1.25  # times: a need that differs by less is not written again
 _LONGEST_MESSAGE = 200
 
 

@@ -40,7 +40,11 @@ _MANY = 80
 """Tasks of a job. Of more each looks less often: together they make 200 calls a second at most."""
 
 _PATIENCE = 1.5
-_LOOK = 0.02
+"""Seconds that a task has to write its stacks: less than the driver waits in all, since other
+messages wait here meanwhile.
+"""
+
+_LOOK = 0.02  # seconds between two reads of the answer: it is whole once two of them are equal
 
 _SOONEST, _LATEST, _LONGER = 0.02, 0.2, 1.2
 """How long a worker's calls are not asked for, each time a little longer while none come."""

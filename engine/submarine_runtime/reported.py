@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE = "reported"
 STEP = "step"
-_EVERY = 0.5
+_EVERY = 0.5  # seconds between two writes: a loop may report thousands of steps meanwhile
 _APART = 5
 """Rows of one write that stay as they are; of more, all but the last are put together."""
 

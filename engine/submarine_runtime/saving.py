@@ -45,7 +45,7 @@ KEPT = 600.0
 
 _EVERY = 0.1  # seconds: a look at one file
 _EVERY_CALL = 1.0  # seconds: a call of the application's master, which all its containers make
-_TRIES = 3
+_TRIES = 3  # of telling how a save has ended: a disk that was full may have room again
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MASTER = "SKEIN_APPMASTER_ADDRESS"
 PREFIX = "submarine"
 
-_TIMEOUT = 20.0
+_TIMEOUT = 20.0  # seconds without a byte: a master whose node is lost closes no connection
 _NAME = "skein-internal"  # of the application's own certificate
 _PUT = "/skein.AppMaster/PutKey"
 _GET = "/skein.AppMaster/GetRange"

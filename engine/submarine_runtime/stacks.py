@@ -55,7 +55,7 @@ CPU = b"cpu "
 _MOST_FRAMES = 100  # of a thread, as `faulthandler` has it
 _MOST_TEXT = 500  # characters of a name, likewise
 _ENDS_WITHIN = 1.0  # seconds in which the thread is gone before a fork; else the fork warns of it
-_LOOK = 0.0002
+_LOOK = 0.0002  # seconds: `os.fork` of the job's code waits for this
 
 _WARNS_OF_THREADS = (3, 12)
 """The Python whose `os.fork` began to."""

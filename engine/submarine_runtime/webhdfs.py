@@ -18,6 +18,8 @@ CA_FILE = "cluster-ca.pem"
 Where there is none, whom this machine trusts.
 """
 
+_TIMEOUT = 30  # seconds without a byte: then the next address is tried
+
 _trusted: dict[str, ssl.SSLContext] = {}
 """What this process has read, by the container's folder."""
 
@@ -99,7 +101,7 @@ def fetch(urls: str, path: str, digest: str = "") -> None:
             return f"{url.partition('?')[0]}: {error or type(error).__name__}"
         return ""
 
-    for pause in 0.3, 1.0, 0.0:
+    for pause in 0.3, 1.0, 0.0:  # a NameNode that changes over; nothing comes after the last
         said = []
         for url in urls.split():
             error = try_to_get(url)
@@ -115,7 +117,7 @@ def _get(url: str, path: str, digest: str, hops: int) -> None:
     from urllib.parse import urljoin, urlsplit  # noqa: PLC0415 - likewise
 
     where = urlsplit(url)
-    connection = connect(where, timeout=30)
+    connection = connect(where, timeout=_TIMEOUT)
     try:
         connection.request("GET", f"{where.path}?{where.query}")
         answer = connection.getresponse()

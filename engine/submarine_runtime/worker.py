@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 IDLE = 60.0
 """Seconds without a word after which a worker ends by itself: whoever gave it calls is gone."""
 
-_SOONEST = 0.002
-_LATEST = 0.02  # a look at one file
-_LOOK = 0.05
+_SOONEST = 0.002  # seconds until a call is seen that follows closely on the last one
+_LATEST = 0.02  # seconds: a look at one file, and a call after a silence waits for it
+_LOOK = 0.05  # seconds until a call that runs hears that it is withdrawn; nobody waits for that
 _SIGKILL = 9
 _PIECE = 1 << 16
 _LONGEST_TEXT = 20_000

@@ -21,10 +21,10 @@ last worker.
 """
 
 _LOOPBACK = "127.0.0.1"
-_EVERY = 0.1
+_EVERY = 0.1  # seconds between two questions of a worker: hundreds of them ask one rank 0
 _MOST = 500
 """Who may be asking at once; more are sent away, and ask again."""
-_LONGEST_CALL = 10.0
+_LONGEST_CALL = 10.0  # seconds: who connects and says nothing gives its place to others
 
 
 class Trackers:

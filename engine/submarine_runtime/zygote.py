@@ -157,7 +157,7 @@ def refresh() -> None:
 NEVER = ("antigravity", "horovod", "mpi4py", "pycuda.autoinit")
 """Modules whose import does something that cannot be shared: it joins a ring, opens a window."""
 
-_TRIAL_TAKES = 60
+_TRIAL_TAKES = 60  # seconds at most: a library that does not survive a fork may hang in it
 _HARMLESS_DEVICES = ("/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _OPENMP_OF_INTEL = "__KMP_REGISTERED_LIB_"
 
@@ -330,14 +330,14 @@ LOCK = "lock"
 SOCKET = "socket"
 UNFIT = "unfit"
 
-_IMPORTS_TAKE = 900
-_LOOK = 5.0
-_LOOK_OF_JOB = 30.0
-_NAP = 0.0005
-_PAUSE = 0.05
+_IMPORTS_TAKE = 900  # seconds at most: an import that hangs would hold its memory for ever
+_LOOK = 5.0  # seconds between two looks whether memory is low or a file has changed
+_LOOK_OF_JOB = 30.0  # seconds: likewise for memory alone; files are looked at for each task
+_NAP = 0.0005  # seconds: a task's start waits until the process between has ended
+_PAUSE = 0.05  # seconds: accept() fails again at once while too many files are open
 _BAD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
 """What a question that is none may raise."""
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # seconds: who asks and sends only a half of it would hold up all others
 _LONGEST = 1 << 24
 _MOST_DESCRIPTORS = 250
 _PLACES = ("site-packages", "dist-packages")

@@ -178,10 +178,11 @@ def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:
 
 
 MOST_JOBS = 200
-_EVERY = 1.0
+_EVERY = 1.0  # seconds between two questions for a cluster's GPUs: each is a call to its scheduler
 _FIRST = 3.0
 """Seconds that the first overview waits for clusters; what comes later is told later."""
 _LATE = 5.0
+"""Seconds after which a cluster that has not answered is said not to answer, and not waited for."""
 
 _NOTHING: dict[str, Any] = {"total": 0, "free": 0, "error": "", "shares": [], "gpus": []}
 

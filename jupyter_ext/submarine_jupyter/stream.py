@@ -90,7 +90,9 @@ BATCH = 1 << 16
 _KEPT = 32
 """Batches that are kept."""
 _READ_QUICKEST = 0.02
+"""Seconds between two looks at a job that writes: what is new comes late by as much."""
 _READ_SLOWEST = 0.2
+"""Likewise at one that is silent: its next line waits for it, and many jobs are looked at."""
 
 
 class Follower(Watcher):
@@ -178,8 +180,11 @@ _HEARTBEAT = 15.0
 """Seconds between two comments on a stream that has nothing to say: proxies close silent ones."""
 _MOST_JOBS = 200
 _SEND_QUICKEST = 0.125
+"""Seconds between two looks at a card that changes: eyes follow no more, and each sends a tree."""
 _SEND_SLOWEST = 0.25
+"""Likewise at one that does not change."""
 _OVERVIEW = 0.5
+"""Seconds between two looks at the overview, each of which reads the summaries of all jobs."""
 _Seen = tuple[int, Exception | None]
 """What a page was told of a `Poller`: which version, and what trouble."""
 

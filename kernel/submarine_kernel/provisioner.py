@@ -18,7 +18,7 @@ from tornado.web import HTTPError
 from traitlets import List, Unicode
 
 _UNAVAILABLE = 503
-_LOOK = 0.1
+_LOOK = 0.1  # seconds: Jupyter waits for this when it shuts a kernel down; a look reads a file
 
 
 class SubmarineProvisioner(KernelProvisionerBase):

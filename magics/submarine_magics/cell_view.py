@@ -33,6 +33,8 @@ from submarine_magics.stream import CellOutput, HeldTraceback, has_colour, in_no
 _SETTLES = 1.0
 """Seconds: a server that ends a kernel interrupts it first, and asks it to end right after."""
 
+_LOOK = 0.02  # seconds until it is seen that the kernel is to end: a small part of `_SETTLES`
+
 
 class KernelEnds(KeyboardInterrupt):
     """The interrupt was not for the cell: the kernel is about to end, and its job is to go on."""
@@ -72,7 +74,7 @@ class Interrupt(Interrupts):
         while True:
             try:
                 while not self.meant():
-                    time.sleep(0.02)
+                    time.sleep(_LOOK)
             except KernelEnds:
                 raise
             except KeyboardInterrupt:

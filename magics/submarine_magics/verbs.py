@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 # ``JPY_SESSION_NAME`` in their environment.
 
 
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # seconds: a server of this machine answers at once; one that hangs is passed over
 _OK = 200
 
 

@@ -41,7 +41,7 @@ _ELSEWHERE = {"cell_output_limit", "user", "hadoop_conf_dir"}
 who the user is, and ``HADOOP_CONF_DIR`` has the name that it has everywhere."""
 OLDEST = (0, 10)
 
-_PATIENCE = 60
+_PATIENCE = 60  # seconds: a Python on a network disk that imports three packages for the first time
 _TEMPLATES = Path(__file__).parent
 _SERVER = re.compile(r"zeppelin-server-(\d+(?:\.\d+)*)[^/]*\.jar")
 _QUESTION = "import submarine_zeppelin; print(submarine_zeppelin.__file__)"

@@ -46,7 +46,7 @@ _BOARD = re.compile(
     rf"/(?P<token>[\w-]{{1,64}})(?P<path>{PREFIX}/(?P<id>[0-9a-f]{{16}})/(?:[\w~-][\w.~-]*/?)*)"
 )
 
-_ANSWER = 120.0
+_ANSWER = 120.0  # seconds: TensorBoard computes histograms and graphs as they are asked for
 _LARGEST = 1 << 20
 _ASKED = ("Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "If-None-Match",
           "If-Modified-Since", "X-TensorBoard-Feature-Flags", "X-XSRF-Protected")  # fmt: skip

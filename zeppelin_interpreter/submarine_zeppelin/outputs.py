@@ -317,7 +317,7 @@ def _joined_pieces(pieces: list[Piece]) -> list[Piece]:
 # The text of a paragraph within its limit: the first part as it comes, then the last lines.
 
 
-_EVERY = 0.2
+_EVERY = 0.2  # seconds: each update sends the last part again, see `_LIVE_SIZE`
 _LIVE_SIZE = 8_000
 """Characters of the last part while the paragraph runs: five updates a second stay a trickle."""
 _LEAST_TAIL = 200

@@ -33,10 +33,10 @@ LATE_IMPORTS = threading.Lock()
 Where two do at once, Python gives one of them the half of a module, sooner than let both wait.
 """
 
-_START = 60.0
-_LOOK = 0.1
-_COMPLETION = 2.0
-_REPLY = 10.0
+_START = 60.0  # seconds until a kernel answers: on a busy machine its imports take long
+_LOOK = 0.1  # seconds between two looks whether it lives, and whether the paragraph was cancelled
+_COMPLETION = 2.0  # seconds: who has pressed a key types on without proposals after that
+_REPLY = 10.0  # seconds: an interrupt may have cut off the reply, or the word that it is idle
 _PREFIX = "submarine-kernel-"
 _PROGRAM = """import sys
 sys.path.remove("")  # nothing that lies in the working directory hides what a kernel needs

@@ -45,7 +45,7 @@ TRANSPORT = TBufferedTransportFactory()
 _BACKLOG = 128
 _PATIENCE = 5_000  # milliseconds
 _LONGEST_LINE = 500
-_PAUSE = 0.05
+_PAUSE = 0.05  # seconds: accept() fails again at once while too many files are open
 
 
 class RefusedError(OSError):
@@ -251,12 +251,12 @@ def _bind(host: str, ports: str) -> socket.socket:
 # that are opened later, and the saved note, show what there was at the last ``checkpointOutput``.
 
 
-_EVERY = 0.1
+_EVERY = 0.1  # seconds between two sendings: Zeppelin passes each on to all its pages
 _RATE = 1_000_000
 """Bytes a second that outputs may take: one of 100 kB is sent ten times a second at most."""
 
-_SAVE_EVERY = 1.0
-_AGAIN = 1.0
+_SAVE_EVERY = 1.0  # seconds between two checkpoints: Zeppelin writes the whole note for each
+_AGAIN = 1.0  # seconds until a Zeppelin that was away is tried again
 _DRAW_AFTER = 0.5, 3.0
 """Seconds after its result until a page is to draw a paragraph: on a busy machine, too."""
 
