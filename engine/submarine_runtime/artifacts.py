@@ -55,7 +55,7 @@ TOO_MANY = f"more than {MOST_FILES:,} files"
 LONG = "a path that is too long"
 
 
-class Left:
+class LeftOut:
     """What is left out: how many for which reason, and the first few by name."""
 
     MOST = 20
@@ -88,7 +88,7 @@ def finish(folder: str, logs: str) -> None:
 
 
 def _finish(folder: bytes, logs: bytes) -> None:
-    left = Left()
+    left = LeftOut()
     found = files(folder, left)
     first = next(found, None)
     if first is None and not left.counts:
@@ -115,7 +115,7 @@ def _finish(folder: bytes, logs: bytes) -> None:
         sys.stderr.write(f"submarine: {left.counts[NO_ROOM]:,} artifacts are lost: {NO_ROOM}\n")
 
 
-def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: Left) -> None:
+def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: LeftOut) -> None:
     parts = 0
     for name in names:
         try:
@@ -125,7 +125,7 @@ def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: Le
             left.add(name, NO_ROOM if full else UNREADABLE)
 
 
-def files(folder: bytes, left: Left) -> Iterator[bytes]:
+def files(folder: bytes, left: LeftOut) -> Iterator[bytes]:
     """Yield the names of the plain files below a folder, in their order; no link is followed."""
     count = 0
     if not _is_folder(folder):

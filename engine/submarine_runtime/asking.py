@@ -77,7 +77,7 @@ class Questions:
                 return answer
             finally:
                 os.unlink(path)  # noqa: PTH108 - pathlib takes long to import
-                self._frames.asked(self._number)
+                self._frames.end_question(self._number)
                 _write(typed)
 
 

@@ -23,7 +23,7 @@ _free: list[str] = []
 """Displays of bars that have gone: the next one takes such a place, as it would on a terminal."""
 
 
-class _Line:
+class _BarFile:
     """The file that a bar writes itself to, again and again; what it shows is its last state."""
 
     encoding = "utf-8"
@@ -85,7 +85,7 @@ def show_lines(module: ModuleType, frames: Frames) -> None:
     def __init__(self: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401, N807 - tqdm's
         own = options.get("file") is None and len(args) <= _FILE and not options.get("gui")
         if own:
-            options["file"] = self.submarine_line = _Line(frames)
+            options["file"] = self.submarine_line = _BarFile(frames)
         begin(self, *args, **options)
 
     @wraps(close)

@@ -77,7 +77,7 @@ def cell_lines(bundle: str) -> CellLines:
     return _known[bundle]
 
 
-def warned(plain: Callable[[Any], str], message: Any, bundle: str) -> str:  # noqa: ANN401 - a WarningMessage
+def warning_text(plain: Callable[[Any], str], message: Any, bundle: str) -> str:  # noqa: ANN401 - a WarningMessage
     """Return the text of a warning with the cell and its line for the script's file and line.
 
     Parameters

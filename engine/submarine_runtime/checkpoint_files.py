@@ -70,7 +70,7 @@ def complete(storage: Folder) -> Iterator[tuple[int, str]]:
 def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
     """Return what a checkpoint says of itself; None where it is not complete."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        told = _told(storage, name)
+        told = _read_note(storage, name)
         if told["version"] == VERSION:
             files, there = told["files"], storage.names(name)
             whole = all(there.get(one) == size for one, (size, _) in files.items())
@@ -78,7 +78,7 @@ def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _told(storage: Folder, name: str) -> dict[str, Any]:
+def _read_note(storage: Folder, name: str) -> dict[str, Any]:
     told: dict[str, Any] = lean.loads((storage.read(f"{name}/{NOTE}") or b"").decode("ascii"))
     return told
 
@@ -95,7 +95,7 @@ def expect_known(storage: Folder) -> None:
         version = 0
         if name.startswith(_NAME):
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                version = _told(storage, name)["version"]
+                version = _read_note(storage, name)["version"]
         if isinstance(version, int) and version > VERSION:
             raise ValueError(
                 f"{storage.where}/{name} was written by a later release (format {version}, this "

@@ -131,10 +131,10 @@ class Ranks:
         self._mean = took if not self._mean else 0.9 * self._mean + 0.1 * took
         self.calls = {at: stop for at, stop in self.calls.items() if at >= done}
         if now or clock - self._looked >= min(self._storage.look, self._costs / _COST):
-            self.look()
+            self.read_plan()
             self._costs = time.monotonic() - clock
 
-    def look(self) -> None:
+    def read_plan(self) -> None:
         """Read what is new."""
         self._looked = time.monotonic()
         with suppress(OSError):  # the storage is away for a while
@@ -178,7 +178,7 @@ class Ranks:
     def _until(self, condition: Any) -> bool:  # noqa: ANN401 - a function
         limit = time.monotonic() + PATIENCE
         while True:
-            self.look()
+            self.read_plan()
             if condition():
                 return True
             if time.monotonic() > limit and not self._is_first_there():

@@ -360,7 +360,7 @@ class Loop:
             ranks.ask()
         if ranks.rank == 0:
             if self._pending is not None:
-                self._settle(ranks, waits=False)
+                self._complete_pending(ranks, waits=False)
             wanted = notice.given or ranks.is_asked
             due = bool(self.every) and self.is_due and self._pending is None
             if not ranks.calls and (due or wanted):
@@ -389,14 +389,14 @@ class Loop:
         if ranks.rank != 0:
             return self._try(lambda: self._add_part(ranks, aside, state, own), "", must=must)
         if self._pending is not None:
-            self._settle(ranks, waits=True)
+            self._complete_pending(ranks, waits=True)
 
         def write() -> None:
             self._pending = _Pending(self.done, aside, self._write_state(aside, state, own))
 
         wrote = self._try(write, aside, must=must)
         if wrote and waits:
-            wrote = self._settle(ranks, waits=True)
+            wrote = self._complete_pending(ranks, waits=True)
             if must and not wrote:
                 raise OSError(f"no checkpoint after step {self.done}: another rank wrote no part")
         if not wrote:
@@ -421,7 +421,7 @@ class Loop:
             raise
         ranks.add(self.done, (file.size, file.sum))
 
-    def _settle(self, ranks: checkpoint_ranks.Ranks, *, waits: bool) -> bool:
+    def _complete_pending(self, ranks: checkpoint_ranks.Ranks, *, waits: bool) -> bool:
         """Give the pending checkpoint its name once all parts are there; tell whether it has it."""
         pending, storage = self._pending, self.storage
         assert pending is not None  # noqa: S101 - who calls has looked
@@ -465,7 +465,7 @@ class Loop:
         if ranks.rank == 0:
             there = self._pending is not None and self._pending.step == self.done
             if self._pending is not None:
-                there = self._settle(ranks, waits=True) and there
+                there = self._complete_pending(ranks, waits=True) and there
             name = files.name_of(self.done)
             there = there or files.note_of(self.storage, name) is not None
             ranks.say(end=wanted and not there)
@@ -554,7 +554,7 @@ class _Notice:
         self.given = True
         return True
 
-    def look_again(self) -> None:
+    def expect_next_check(self) -> None:
         """Expect the next look of a loop that nothing brackets about as late as this one came."""
         now = time.monotonic()
         gap = now - self._looked_at if self._looked_at else 0.0
@@ -623,7 +623,7 @@ def own_loop(folder: str | None, *, begins: bool, every: float = EVERY) -> Loop:
         )
     else:
         _own.every = every
-        notice.look_again()
+        notice.expect_next_check()
     return _own
 
 

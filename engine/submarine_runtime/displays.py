@@ -103,7 +103,7 @@ class Frames:
         told = {"number": number, "prompt": prompt, "password": password}
         self._add({"kind": "question", **told})
 
-    def asked(self, number: int) -> None:
+    def end_question(self, number: int) -> None:
         """Write that a question is over; what was typed is what the log has next."""
         self._add({"kind": "asked", "number": number})
 

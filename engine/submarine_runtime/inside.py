@@ -161,7 +161,7 @@ class LocalListener:
     def _inode(self, name: str) -> int:
         return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_ino
 
-    def told(self) -> dict[str, Any]:
+    def address(self) -> dict[str, Any]:
         """Return where it listens."""
         path = os.readlink(f"/proc/self/fd/{self._folder}") + f"/{SOCKET}"  # noqa: PTH115
         return {"path": path, "host": os.uname().nodename, "pid": os.getpid()}
@@ -214,7 +214,7 @@ class NetworkListener:
         self._context.verify_mode = ssl.CERT_REQUIRED
         self.socket = socket.create_server(("", 0), backlog=_BACKLOG)
 
-    def told(self) -> dict[str, Any]:
+    def address(self) -> dict[str, Any]:
         """Return where it listens."""
         port = self.socket.getsockname()[1]
         return {"host": own_host(), "port": port, "id": self._question}
@@ -659,9 +659,9 @@ def _put(folder: str, name: str, told: bytes) -> None:
     os.replace(aside, f"{folder}/{name}")  # noqa: PTH105 - pathlib is slow
 
 
-def told_of(listener: Listener) -> bytes:
+def announcement(listener: Listener) -> bytes:
     """Return what is told of a server: where it is found."""
-    return dumps({"version": VERSION, **listener.told()}).encode()
+    return dumps({"version": VERSION, **listener.address()}).encode()
 
 
 def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
@@ -703,7 +703,7 @@ def begin_beside(
         It is no question, or the machine has no room.
     """
     listener = NetworkListener(credentials, str(loads(question.decode())["id"]))
-    told = told_of(listener)
+    told = announcement(listener)
     if pid := os.fork():
         listener.close()
         os.waitpid(pid, 0)
@@ -727,7 +727,7 @@ def main(words: Sequence[str]) -> None:
     """
     folder, pid = words
     task, listener = Task(folder, int(pid), os.environ), LocalListener(folder)
-    _put(folder, INSIDE, told_of(listener))
+    _put(folder, INSIDE, announcement(listener))
     serve(task, listener)
 
 

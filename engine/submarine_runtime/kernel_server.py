@@ -77,7 +77,7 @@ def serve(*, idle: float = 0.0) -> str:
     place = private_folder()
     kernel = _Kernel(place, "submarine_kernel" if ours else "ipykernel_launcher")
     try:
-        return kernel.watch(Use(idle, place / KEPT))
+        return kernel.run_to_end(Use(idle, place / KEPT))
     finally:
         kernel.end()
 
@@ -117,7 +117,7 @@ class _Kernel:
             start_new_session=True,  # an interrupt of the kernel is for all of its group
         )
 
-    def watch(self, use: Use) -> str:
+    def run_to_end(self, use: Use) -> str:
         """Stay with it to its end; return why that came."""
         while True:
             code = self._process.poll()
@@ -133,7 +133,7 @@ class _Kernel:
             self._tell()
             self._listen()
             begins = self._told_starts != self._starts
-            said = use.look(0.0 if self._busy or begins else time.monotonic() - self._used)
+            said = use.note_unused(0.0 if self._busy or begins else time.monotonic() - self._used)
             if said:
                 sys.stdout.write(f"{said}\n")
                 sys.stdout.flush()

@@ -76,7 +76,7 @@ class Lines:
         return found
 
 
-class Watch:
+class LogWatcher:
     """Reads the log of a trial while it runs.
 
     Parameters
@@ -114,11 +114,11 @@ class Watch:
         self._lock = allocate_lock()
         self._number = signal.SIGRTMAX - _BELOW_LAST
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> LogWatcher:
         """Begin to look."""
         self._open = True
         self._before = signal.signal(self._number, self._hear)
-        start_new_thread(self._watch, (get_ident(),))
+        start_new_thread(self._follow, (get_ident(),))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +132,7 @@ class Watch:
             with suppress(Exception):  # one that the code has closed, or a stand-in of its own
                 stream.flush()
         with self._lock:
-            said = [*self._look()]
+            said = [*self._read_new()]
             for descriptor, lines in self._lines.items():
                 if rest := lines.rest():
                     self._last[descriptor].update(rest)
@@ -144,14 +144,14 @@ class Watch:
         if self._open:
             self._end(self._word)
 
-    def _watch(self, main: int) -> None:
+    def _follow(self, main: int) -> None:
         with suppress(Exception):  # nobody hears any more: the trial's own end says so
             while True:
                 time.sleep(_LOOK)
                 with self._lock:
                     if not self._open:
                         return
-                    said = self._look()
+                    said = self._read_new()
                     if not self._report(said):
                         return
                     self._obey(said, main)
@@ -172,7 +172,7 @@ class Watch:
             self._word = word
             signal.pthread_kill(main, self._number)
 
-    def _look(self) -> Sequence[Mapping[str, float]]:
+    def _read_new(self) -> Sequence[Mapping[str, float]]:
         """Return what the lines say that have come since the last look."""
         said = []
         for descriptor, lines in self._lines.items():

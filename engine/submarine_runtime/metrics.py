@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
             tasks.append(Task(folder, int(pid), processes, nvml, mine))
     rest = Rest()
     while tasks:
-        processes.look([task.root for task in tasks])
+        processes.scan([task.root for task in tasks])
         tasks = [task for task in tasks if task.step()]
         time.sleep(rest.after(time.process_time()))
 
@@ -135,7 +135,7 @@ class Task:
 
     def step(self) -> bool:
         """Write what it uses now; False where it is over."""
-        found = self._tree.look(self._processes)
+        found = self._tree.find(self._processes)
         if not found:
             return False
         now, totals = time.monotonic(), self._tree.totals(found)
@@ -178,7 +178,7 @@ class Processes:
         """All as they were a moment ago, by their ids; empty where nobody has looked now."""
         self._due = 0.0
 
-    def look(self, roots: Sequence[int]) -> None:
+    def scan(self, roots: Sequence[int]) -> None:
         """Look at all where it is time for that, and this process may do so."""
         self.all = {}
         if time.monotonic() < self._due or not roots:
@@ -210,7 +210,7 @@ class Tree:
         self._share, self._share_due = 1.0, 0.0
         self._share_of: frozenset[int] = frozenset()
 
-    def look(self, processes: Processes) -> dict[int, Stat]:
+    def find(self, processes: Processes) -> dict[int, Stat]:
         """Return the task's processes; none where the first is gone."""
         known = {pid: stat for pid in self._known if (stat := self._still(pid))}
         root = known.get(self._root) or read_stat(self._root)

@@ -220,7 +220,7 @@ class _Server:
         app.io_loop.add_callback(self._announce)  # after the port is bound, which is a callback too
         if self._use.limit:
             look = min(_LOOK, self._use.limit / 4)
-            watch = import_module("tornado.ioloop").PeriodicCallback(self._look, look * 1000)
+            watch = import_module("tornado.ioloop").PeriodicCallback(self._check_use, look * 1000)
             app.io_loop.add_callback(watch.start)
         try:
             app.start()
@@ -240,14 +240,14 @@ class _Server:
         self._asked_to_end = True
         self._app.io_loop.add_callback_from_signal(self._app.stop)
 
-    def _look(self) -> None:
+    def _check_use(self) -> None:
         """See whether it is used; say that it will end, or end it."""
         app = self._app
         busy = any(
             kernel.get("execution_state") == "busy" for kernel in app.kernel_manager.list_kernels()
         )
         last = app.web_app.last_activity()
-        said = self._use.look(0.0 if busy else time.time() - last.timestamp())
+        said = self._use.note_unused(0.0 if busy else time.time() - last.timestamp())
         if said:
             _say(said)
         if said is not None:
@@ -280,7 +280,7 @@ class Use:
         self._next = [each for each in WARNINGS if each < limit]
         self._said, self._left = False, limit
 
-    def look(self, unused: float) -> str | None:
+    def note_unused(self, unused: float) -> str | None:
         """Take for how many seconds it was not used; return what there is to say.
 
         Returns

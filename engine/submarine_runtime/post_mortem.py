@@ -427,7 +427,7 @@ class _Value:
         return 1
 
 
-class Kept:
+class KeptFrames:
     """The frames of an exception and of what caused it, or those up to a frame.
 
     With what their names stand for.
@@ -460,7 +460,7 @@ class Kept:
         # The innermost first: they are looked at first, and there may be no time for all.
         for frame, line in reversed(stack):
             frames.insert(0, self._frame(frame, line))
-        for space, names in self._wanted(stack):
+        for space, names in self._names_kept(stack):
             told = self._spaces[id(space)][1]
             for name in names:
                 if name in space and name not in told and len(told) < MOST_NAMES:
@@ -497,7 +497,9 @@ class Kept:
         told["locals"] = {_text(name): self._number(value) for name, value in held}
         return told
 
-    def _wanted(self, stack: list[tuple[FrameType, int]]) -> Iterator[tuple[dict[str, Any], Any]]:
+    def _names_kept(
+        self, stack: list[tuple[FrameType, int]]
+    ) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield the globals of each frame of the user's own with the names to keep of them."""
         frames = [frame for frame, _ in stack if id(frame.f_globals) in self._spaces]
         for frame in reversed(frames):
@@ -526,7 +528,7 @@ class Kept:
             self.values.append(_Value(value))
         return number
 
-    def told(self) -> dict[str, Any]:
+    def index(self) -> dict[str, Any]:
         """Return what the index says."""
         return {
             "version": VERSION,
@@ -770,7 +772,7 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
         with suppress(RecursionError):
             sys.setrecursionlimit(min(limit, _DEEPEST))
         os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
-        kept = Kept(told, bundle)
+        kept = KeptFrames(told, bundle)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         # Never closed: a thread that was left to itself may still write to it.
         file = os.open(values, flags, mode_in(folder))
@@ -778,7 +780,7 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
         writer.run(seconds)
         if writer.error:
             raise writer.error
-        said = kept.told()
+        said = kept.index()
         said["size"] = os.fstat(file).st_size
         if key:
             said["mark"] = _mark(VALUES, values, key)

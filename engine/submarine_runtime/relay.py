@@ -97,7 +97,7 @@ class Relay:
         if time.monotonic() < self._next:
             return
         with suppress(OSError, ValueError, KeyError):  # the master is away, or the disk is full
-            self._look()
+            self._poll()
         self._next = time.monotonic() + self._every
 
     def carry(self, otherwise: float) -> float:
@@ -122,7 +122,7 @@ class Relay:
             self._store = Store(self._job_id, self._folder)
         return self._store
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         carrier = self._opened()
         names = carrier.names()
         if NOTICE in names:

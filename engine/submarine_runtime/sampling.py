@@ -34,7 +34,7 @@ def start(tasks: Sequence[tuple[str, int, str | None]]) -> int:
     OSError
         The machine can start no more.
     """
-    return _spawn([*_words(os.getpid()), *(word for one in tasks for word in _told(*one))])
+    return _spawn([*_words(os.getpid()), *(word for one in tasks for word in _task_words(*one))])
 
 
 def start_later(folder: str) -> None:
@@ -48,7 +48,7 @@ def start_later(folder: str) -> None:
     folder
         The task's.
     """
-    told = _told(folder, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    told = _task_words(folder, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     with suppress(OSError):  # no shell, or no process more: the job goes on without
         os.waitpid(_spawn([*_LATER, *_words(0), *told]), 0)
 
@@ -58,7 +58,7 @@ def _words(starter: int) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _START, home, str(starter)]
 
 
-def _told(folder: str, pid: int, gpus: str | None) -> list[str]:
+def _task_words(folder: str, pid: int, gpus: str | None) -> list[str]:
     return [folder, str(pid), "all" if gpus is None else f"={gpus}"]
 
 

@@ -199,7 +199,7 @@ class _Questions:
         """Wait for the next question; what is none is passed over."""
         kept_until = time.monotonic() + KEPT if self._packs else 0.0
         while True:
-            asked = self._heard()
+            asked = self._question()
             if asked is not None and asked["id"] != self._last:
                 self._last = asked["id"]
                 return asked
@@ -209,7 +209,7 @@ class _Questions:
                     _remove_packed(self._folder)
             time.sleep(_EVERY_CALL if self._packs else _EVERY)
 
-    def _heard(self) -> dict[str, Any] | None:
+    def _question(self) -> dict[str, Any] | None:
         with suppress(OSError, ValueError, RecursionError):
             asked = lean.loads((self._carrier.hear(ASK) or b"").decode())
             if isinstance(asked, dict) and isinstance(asked.get("id"), str):

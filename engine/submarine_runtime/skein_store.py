@@ -75,11 +75,11 @@ class Store:
 
     def hear(self, name: str) -> bytes | None:
         """Get a message from the store."""
-        return self._found(_GET, name)
+        return self._call_for_value(_GET, name)
 
     def take(self, name: str) -> bytes | None:
         """Get a message and take it out, so that the next look finds what came since."""
-        return self._found(_TAKE, name, _ITEMS)
+        return self._call_for_value(_TAKE, name, _ITEMS)
 
     def names(self) -> set[str]:
         """Return which messages of this container the store has: in one call, and none of them."""
@@ -90,7 +90,7 @@ class Store:
         items = [dict(_fields(item)) for item in _results(found)]
         return {bytes(item[1])[len(all_of) :].decode() for item in items}
 
-    def _found(self, path: str, name: str, more: bytes = b"") -> bytes | None:
+    def _call_for_value(self, path: str, name: str, more: bytes = b"") -> bytes | None:
         where = key(self._job_id, self._container, name).encode()
         found = self._call(path, _field(1, where) + _field(2, where + b"\0") + more)
         for item in _results(found):

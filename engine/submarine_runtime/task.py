@@ -279,9 +279,9 @@ def main(folder: str) -> NoReturn:
 
         start_later(folder)
     if command is None and plan.get("ahead", {}).get("watch"):
-        from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
+        from submarine_runtime.imported_modules import record_imports  # noqa: PLC0415 - only where it is asked for
 
-        note_file(watch(folder))
+        note_file(record_imports(folder))
 
     def keep_frames(told: BaseException | FrameType) -> None:
         _keep_frames(told, folder, plan, secrets)
@@ -405,9 +405,9 @@ def _name_cells(bundle: str) -> None:
         plain = module._formatwarnmsg_impl  # noqa: SLF001 - what all ways to format end in
 
         def formatted(message: object) -> str:
-            from submarine_runtime.cell_lines import warned  # noqa: PLC0415 - only to warn
+            from submarine_runtime.cell_lines import warning_text  # noqa: PLC0415 - only to warn
 
-            return warned(plain, message, bundle)
+            return warning_text(plain, message, bundle)
 
         module._formatwarnmsg_impl = formatted  # noqa: SLF001 - likewise
 

@@ -104,9 +104,9 @@ class Trial:
         }
         logged: Mapping[str, float] = {}
         if self._from_log:
-            with reports.watched(self._objectives, begin) as watch:
+            with reports.log_watcher(self._objectives, begin) as watcher:
                 value = self._run(given)
-            logged = watch.last()
+            logged = watcher.last()
         else:
             value = self._run(given)
         return self._came_to(value, logged)

@@ -216,7 +216,7 @@ class Worker:
         pause = _SOONEST
         self._heard = time.monotonic()
         while True:
-            if self._look():
+            if self._read_calls():
                 pause = _SOONEST
             if self._alone():
                 return
@@ -243,7 +243,7 @@ class Worker:
         """Return whether nobody has said anything for long."""
         return time.monotonic() - self._heard > self._idle
 
-    def _look(self) -> bool:
+    def _read_calls(self) -> bool:
         """Read what has come; return whether anything has."""
         came = False
         for head, payload in self._calls.read():
@@ -291,7 +291,7 @@ class Worker:
         given = batch[0]
         self._call(given, self._tell)
         self._heard = time.monotonic()  # it could not hear meanwhile
-        self._look()
+        self._read_calls()
         return {given.key}
 
     def _do_forked(self, batch: list[Given]) -> set[tuple[int, int]]:
@@ -322,12 +322,12 @@ class Worker:
         looked = time.monotonic()
         try:
             while not fork.over:
-                for head, data in fork.told(_LOOK):
+                for head, data in fork.frames(_LOOK):
                     if head["kind"] != "began":  # it has told that by itself
                         self._tell(data)
                 if time.monotonic() - looked >= _LOOK:
                     looked = time.monotonic()
-                    self._look()
+                    self._read_calls()
                     if fork.running is not None and fork.running.key in self._unwanted:
                         unwanted = True
                         fork.kill()
@@ -441,7 +441,7 @@ class _Fork:
         self.done: set[tuple[int, int]] = set()
         self.over = False
 
-    def told(self, patience: float) -> Sequence[tuple[dict[str, Any], bytes]]:
+    def frames(self, patience: float) -> Sequence[tuple[dict[str, Any], bytes]]:
         """Return the frames that it has told; wait for some, or for its end, so many seconds."""
         self.over = self._ended in [ready for ready, _ in self._poll.poll(int(patience * 1000))]
         found = self._pipe.frames()

@@ -62,7 +62,7 @@ _ARGUMENTS, _ENVIRONMENT = 45, 47  # in /proc/self/stat, counted behind the name
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-class Shown:
+class ProcessTitle:
     """The memory from which ``/proc/PID/environ`` and ``cmdline`` are read.
 
     Supervisors and readers find a job's processes by them, and a fork has its parent's.
@@ -413,7 +413,7 @@ class _Unfit(Exception):  # noqa: N818 - a state, not an error
     """Nothing may be forked from this process."""
 
 
-class _Left(BaseException):
+class _LeftToJobError(BaseException):
     """A module is left to the job, with all that imports it; no ``except`` of theirs sees this."""
 
 
@@ -457,7 +457,7 @@ class _Guard:
         """End the import that asks for this, as long as imports are guarded."""
         if self in sys.meta_path:
             self.asked = name
-            raise _Left(name)
+            raise _LeftToJobError(name)
 
     def end(self) -> None:
         """Guard no more: from now on IPython is imported as ever."""
@@ -524,7 +524,7 @@ class _Zygote:
         self._workdir = str(wanted["workdir"])
         self._idle = float(wanted.get("idle", 0))
         self._room = int(wanted["room"])
-        self._shown = Shown()
+        self._title = ProcessTitle()
         self._for_gpus = True
         self._for_several = True
         self._paths: list[str] = []
@@ -896,7 +896,7 @@ class _Zygote:
         set_environment(late)
         sys.argv = [sys.argv[0], task]
         job_id, name = late["SUBMARINE_JOB_ID"], late["SUBMARINE_TASK"]
-        self._shown.become(job_id, name, [sys.executable, "-u", *sys.argv])
+        self._title.become(job_id, name, [sys.executable, "-u", *sys.argv])
         refresh()
         return task
 

@@ -187,7 +187,7 @@ _LATE = 5.0
 _NOTHING: dict[str, Any] = {"total": 0, "free": 0, "error": "", "shares": [], "gpus": []}
 
 
-class _Asked:
+class _RepeatedQuery:
     """One question to one cluster, asked again and again: its last answer, and how late it is."""
 
     def __init__(self, work: Work, pool: str) -> None:
@@ -223,8 +223,8 @@ class Overview:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._clusters: dict[str, Cluster] = {}
-        self._gpus: dict[str, _Asked] = {}
-        self._states: dict[str, _Asked] = {}
+        self._gpus: dict[str, _RepeatedQuery] = {}
+        self._states: dict[str, _RepeatedQuery] = {}
         self._names: list[str] | None = None
         self._seen: object = None
 
@@ -236,14 +236,14 @@ class Overview:
         others = sorted(row["cluster"] for row in rows if row["open"])
         names = list(dict.fromkeys((*self._names, *others)))
         for name in names:
-            gpus = self._gpus.setdefault(name, _Asked(self._work, f"{name} figures"))
+            gpus = self._gpus.setdefault(name, _RepeatedQuery(self._work, f"{name} figures"))
             gpus.ask(partial(jobs.figures, name), _EVERY)
             unfinished = [row["id"] for row in rows if row["open"] and row["cluster"] == name]
-            states = self._states.setdefault(name, _Asked(self._work, f"{name} overview"))
+            states = self._states.setdefault(name, _RepeatedQuery(self._work, f"{name} overview"))
             states.ask(partial(self._now, name, unfinished), 0)
         await self._wait()
         found = [self._row(row) for row in rows]
-        clusters = [{"name": name, **_told(self._gpus[name])} for name in names]
+        clusters = [{"name": name, **_figures(self._gpus[name])} for name in names]
         if (clusters, found) == self._seen:
             return None, False
         self._seen = (clusters, found)
@@ -268,7 +268,7 @@ class Overview:
         return {one: now for one in ids if (now := _now(self._clusters[name], one))}
 
 
-def _told(asked: _Asked) -> dict[str, Any]:
+def _figures(asked: _RepeatedQuery) -> dict[str, Any]:
     error = asked.error or ("it does not answer" if asked.late else "")
     return {**_NOTHING, **asked.answer, "error": error}
 

@@ -22,7 +22,15 @@ from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.log_index import LineIndex, read_lines, search
 from submarine_jupyter.output import Output
-from submarine_jupyter.routes import BASE, Plugin, Route, openapi, read_numbers, status_of, told
+from submarine_jupyter.routes import (
+    BASE,
+    Plugin,
+    Route,
+    error_body,
+    openapi,
+    read_numbers,
+    status_of,
+)
 from submarine_jupyter.work import Watchers, Work
 
 # What is known of logs and outputs, shared by all readers of a server; one's turn at a time.
@@ -143,7 +151,7 @@ class Api(APIHandler):
 
     def fail(self, error: Exception) -> None:
         """Answer with an error."""
-        self._tell_error(status_of(error), told(error, self.request.path))
+        self._tell_error(status_of(error), error_body(error, self.request.path))
 
     def tell(self, answer: object) -> None:
         """Send an answer as JSON, for nobody to keep."""

@@ -85,7 +85,7 @@ def status_of(error: Exception) -> HTTPStatus:
     return next(found, HTTPStatus.CONFLICT)
 
 
-def told(error: Exception, where: str = "") -> dict[str, str]:
+def error_body(error: Exception, where: str = "") -> dict[str, str]:
     """Return an error as the API tells it: ``what``, ``where`` and ``fix``.
 
     Parameters

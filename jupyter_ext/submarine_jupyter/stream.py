@@ -22,7 +22,7 @@ from tornado.iostream import StreamClosedError
 from submarine_jupyter import jobs
 from submarine_jupyter.cards import CardPoller, Overview, card
 from submarine_jupyter.handlers import Api
-from submarine_jupyter.routes import Plugin, told
+from submarine_jupyter.routes import Plugin, error_body
 from submarine_jupyter.work import Poller, Watcher, Work
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class Events(Stream):
                     if batch.ended:
                         return
             except SubmarineError as error:
-                await self.send(_page_event("problem", json.dumps(told(error))))
+                await self.send(_page_event("problem", json.dumps(error_body(error))))
             finally:
                 if coming:
                     coming.cancel()
@@ -334,7 +334,7 @@ class Page(Stream):
         return (poller.version, poller.trouble) != seen or poller.over or poller.error is not None
 
     async def _tell(self, kind: str, name: str, error: Exception) -> None:
-        await self.send(_page_event(kind, json.dumps({"id": name, **told(error)})))
+        await self.send(_page_event(kind, json.dumps({"id": name, **error_body(error)})))
 
     def _card(self, stack: ExitStack, job_id: str) -> Poller:
         return self._listen(

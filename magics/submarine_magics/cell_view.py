@@ -61,7 +61,7 @@ class Interrupt(Interrupts):
             raise KernelEnds
         return self.pending and time.monotonic() >= self._at + _SETTLES
 
-    def settle(self) -> None:
+    def wait_until_meant(self) -> None:
         """Wait until it is clear that the kernel is not just about to end.
 
         Who ends it may have interrupted it more than once; further interrupts say nothing new.
@@ -299,7 +299,7 @@ def _leaves(job: Job, view: CellView, interrupt: Interrupt, which: str) -> bool:
         raise
     except KeyboardInterrupt:
         if not view.cancelled:  # the second came before the first was taken up
-            interrupt.settle()
+            interrupt.wait_until_meant()
             view.cancel()
         return True
     return False

@@ -72,13 +72,13 @@ def main(arguments: list[str]) -> int:
     except (SubmarineError, OSError) as error:
         log(str(error))
         return 1
-    watch(events, over, told.host != "")
+    wait_for_end(events, over, told.host != "")
     listener.close()
     service.shutdown()
     return 0
 
 
-def watch(events: Events, over: threading.Event, launched: bool) -> None:  # noqa: FBT001
+def wait_for_end(events: Events, over: threading.Event, launched: bool) -> None:  # noqa: FBT001
     """Return when the process is to end.
 
     Parameters

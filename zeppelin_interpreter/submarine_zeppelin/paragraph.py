@@ -226,7 +226,7 @@ class Run:
         if self._begun and self._kernel is not None:
             self._kernel.interrupt()
         elif self._place is not None:
-            self._session.line.leave(self._place)
+            self._session.queue.leave(self._place)
 
     def _begin(self) -> None:
         """Take note that the kernel runs the code, and end what was cancelled until now.
@@ -255,7 +255,7 @@ class Run:
                 return self._execute(kernel, action)
         at_once = read_properties(session.properties).at_once if action.is_job else 1
         place = Place(paragraph.note_id, waits=action.waits, at_once=at_once)
-        with session.line.standing(place):
+        with session.queue.standing(place):
             # Zeppelin sends the session's next paragraph only once this one runs: nobody is to
             # wait there for what waits here.
             self.state = State.RUNNING
@@ -268,10 +268,10 @@ class Run:
             return self._stand(place, action)
 
     def _stand(self, place: Place, action: Action) -> State:
-        """Do what is to be done in the line; a job is followed without the kernel."""
+        """Do what is to be done in the queue; a job is followed without the kernel."""
         session, state = self._session, State.FINISHED
         if not action.job:
-            with session.line.turn(place, self._tell) as has:
+            with session.queue.turn(place, self._tell) as has:
                 if not has:
                     return State.ABORT
                 session.start_kernel()
@@ -334,7 +334,7 @@ class Run:
 
         job, asked = open_job(job_id), False
 
-        def look() -> None:
+        def cancel_if_asked() -> None:
             nonlocal asked
             if self._session.closed or (self._leaves and asked):
                 raise LeftError
@@ -346,7 +346,7 @@ class Run:
 
         origin = str(self._left.get("origin") or "")
         which = str(self._left.get("logs") or "")
-        follower = Follower(job, self._take, look, origin, which)
+        follower = Follower(job, self._take, cancel_if_asked, origin, which)
         try:
             follower.run()
         except LeftError:
@@ -355,7 +355,7 @@ class Run:
             return State.ABORT
         with self._ending:
             self._followed = ""
-        with self._session.line.turn(place, self._tell) as has:
+        with self._session.queue.turn(place, self._tell) as has:
             if not has:
                 return State.ABORT
             self._session.start_kernel()

@@ -1,4 +1,4 @@
-"""Sessions: each has a kernel, and a line of the paragraphs that need it."""
+"""Sessions: each has a kernel, and a queue of the paragraphs that need it."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ _TOLD_AFTER = 1.0
 
 
 class Place:
-    """A paragraph's place in the line of its session.
+    """A paragraph's place in the queue of its session.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class Place:
         self.left = False
 
 
-class Line:
+class ParagraphQueue:
     """The paragraphs of a session: one at a time has the kernel, first come, first served.
 
     A paragraph whose job runs has given the kernel back until the job is over. Meanwhile it lets
@@ -308,7 +308,7 @@ class Line:
 
     @contextmanager
     def standing(self, place: Place) -> Iterator[None]:
-        """Stand in the line, at its end."""
+        """Stand in the queue, at its end."""
         with self._moved:
             self._places.append(place)
         try:
@@ -320,7 +320,7 @@ class Line:
 
     @contextmanager
     def turn(self, place: Place, tell: Callable[[str], None]) -> Iterator[bool]:
-        """Wait for the kernel, and have it; False where the paragraph has left the line.
+        """Wait for the kernel, and have it; False where the paragraph has left the queue.
 
         Parameters
         ----------
@@ -429,7 +429,7 @@ class Session:
         self.properties = dict(properties)
         self.helpers = helpers
         self.kernel = Kernel()
-        self.line = Line()
+        self.queue = ParagraphQueue()
         self.cluster: str | None = None
         self.closed = False
         threading.Thread(target=self._start_ahead, name="kernel", daemon=True).start()
@@ -450,7 +450,7 @@ class Session:
     def close(self) -> None:
         """End the kernel."""
         self.closed = True
-        self.line.close()
+        self.queue.close()
         self.kernel.close()
 
     def _start_ahead(self) -> None:

@@ -13,7 +13,7 @@ _SHARE = 0.02
 """Of the time goes into looking, at most: a job may have many tasks, and large files."""
 
 
-class Looks(Generic[Found]):
+class ThrottledReads(Generic[Found]):
     """Keeps what was found last, of the jobs that were looked at last.
 
     Parameters
