@@ -128,6 +128,8 @@ class Loop:
 
         Parameters
         ----------
+        state
+            All that the steps change; it is changed in place.
         own
             What each rank has for itself; None for nothing.
 
@@ -231,6 +233,8 @@ class Loop:
 
         Parameters
         ----------
+        state, own
+            As `restore` has them.
         must
             Write one now, or raise.
 
@@ -265,6 +269,8 @@ class Loop:
         ----------
         first
             The step that this run has begun at.
+        state, own
+            As `restore` has them.
         """
         # Also of a short rest of a loop: a third attempt is not to go on from what the first has
         # left.
@@ -279,6 +285,13 @@ class Loop:
         """Write a checkpoint now; tell whether there is one of this step.
 
         Training goes on without it where it cannot be written, with a word in the log.
+
+        Parameters
+        ----------
+        state, own
+            As `restore` has them.
+        must
+            Raise where it cannot be written.
 
         Raises
         ------
@@ -583,7 +596,20 @@ def steps(
     folder: str | None,
     every: float,
 ) -> Iterator[int]:
-    """Yield the steps that are left, see `submarine_runtime.job.steps`."""
+    """Yield the steps that are left.
+
+    Parameters
+    ----------
+    total, state, own, every
+        As `submarine_runtime.job.steps` has them.
+    folder
+        Where the job's checkpoints lie; None for nowhere.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        As `submarine_runtime.job.steps` does.
+    """
     if isinstance(total, bool) or not isinstance(total, int) or total < 0:
         raise ValueError(f"steps({total!r}): give how many steps there are, a whole number")
     loop = Loop(place_of_next(folder), every, total=total)
@@ -606,8 +632,12 @@ def own_loop(folder: str | None, *, begins: bool, every: float = EVERY) -> Loop:
 
     Parameters
     ----------
+    folder
+        Where the job's checkpoints lie; None for nowhere.
     begins
         Whether this is the beginning of another one.
+    every
+        Seconds between two checkpoints.
 
     Raises
     ------
@@ -635,14 +665,26 @@ def forget() -> None:
 
 
 def place_of_next(folder: str | None) -> str | None:
-    """Return the folder of the next loop: of several in a script each has its own."""
+    """Return the folder of the next loop: of several in a script each has its own.
+
+    Parameters
+    ----------
+    folder
+        Where the job's checkpoints lie; None for nowhere.
+    """
     global _begun  # noqa: PLW0603 - of the process
     _begun += 1
     return folder if folder is None or _begun == 1 else f"{folder}/{_LOOP}{_begun}"
 
 
 def latest(folder: str | None) -> str | None:
-    """Return the newest complete checkpoint, see `submarine_runtime.job.latest_checkpoint`."""
+    """Return the newest complete checkpoint, see `submarine_runtime.job.latest_checkpoint`.
+
+    Parameters
+    ----------
+    folder
+        Where the job's checkpoints lie; None for nowhere.
+    """
     if folder is None:
         return None
     found = []

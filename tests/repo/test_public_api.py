@@ -12,6 +12,7 @@ from pathlib import Path
 import griffe
 import pytest
 import submarine_engine
+import submarine_runtime
 
 PUBLIC = """
 ArgumentsError Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError
@@ -69,6 +70,42 @@ def test_every_parameter_is_documented():
                 if parameter.name not in {"self", "cls", *told}
             ]
     assert missing == []
+
+
+RUNTIME = ("checkpoints", "job", "notices", "reports", "saving")
+"""What of `submarine_runtime` training code may call, or has called for it."""
+
+
+@pytest.mark.parametrize("module", RUNTIME)
+def test_every_parameter_that_training_code_gives_is_documented(module):
+    runtime = griffe.load(
+        "submarine_runtime", search_paths=[Path(submarine_engine.__file__).parents[1]],
+        docstring_parser="numpy",
+    )  # fmt: skip
+    missing = []
+    for name, member in runtime[module].members.items():
+        if name.startswith("_") or member.is_alias:
+            continue
+        for path, function in public_functions(member, name):
+            assert function.docstring, path
+            told = {
+                one.strip(" *")
+                for section in function.docstring.parsed
+                if section.kind is griffe.DocstringSectionKind.parameters
+                for parameter in section.value
+                for one in parameter.name.split(",")
+            }
+            missing += [
+                f"{path}({parameter.name})"
+                for parameter in function.parameters
+                if parameter.name not in {"self", "cls", *told}
+            ]
+    assert missing == []
+
+
+def test_training_code_is_offered_nothing_else():
+    assert submarine_runtime.__all__ == ["job", "on_save", "progress", "report"]
+    assert all(getattr(submarine_runtime, name).__doc__ for name in submarine_runtime.__all__)
 
 
 def test_type_checkers_see_the_same_names():
