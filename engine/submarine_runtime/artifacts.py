@@ -1,12 +1,11 @@
-"""Puts what a task leaves below ``SUBMARINE_OUTPUT_PATH`` where it is seen from outside.
+"""Packs the files below ``SUBMARINE_OUTPUT_PATH`` into files that the driver can fetch.
 
-A cluster that shows the files of a task's folder, and none of the folders in it, calls `finish`
-when the task is over, before it says that all is there. Small files go into one file, `PACK`: a
-line of three numbers (bytes of the name, number of the part, bytes of the data), the name, and the
-data. A large file is a part of its own, which costs no second copy where both folders are on one
-disk. The last line has no name; behind it stands, as JSON, what was left out.
-
-It is a program, too: ``python artifacts.py FOLDER LOGS``.
+Some clusters show the files of a task's folder, and none of the folders in it. There the task's
+shell runs ``python artifacts.py FOLDER LOGS`` (`finish`) when the task is over, before its end is
+told. Small files go into one file, `PACK`: a line of three numbers (bytes of the name, number of
+the part, bytes of the data), the name, and the data. A large file is a part of its own, which costs
+no second copy where both folders are on one disk. The last line has no name; behind it stands, as
+JSON, what was left out.
 """
 
 # ruff: noqa: PTH105, PTH108, PTH123 - pathlib is slow to import, and a GPU may wait

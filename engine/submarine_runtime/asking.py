@@ -1,9 +1,10 @@
-"""``input()`` and ``getpass()`` in a job that somebody waits for: they ask where this one sits.
+"""``input()`` and ``getpass()`` in a job that somebody waits for: they ask that person.
 
-A question is a frame beside the logs, and a named pipe ``answer-NUMBER`` in the task's folder. Who
-takes the question opens the pipe, writes a line at once and the answer, a line of JSON, when it is
-given. So an answer never lies on a disk, and the end of whoever took the question is the end of the
-pipe. The log gets what a terminal would show: the prompt, and what was typed unless it is secret.
+`display_hooks` puts them in the place of Python's own. A question is a frame beside the logs, and a
+named pipe ``answer-NUMBER`` in the task's folder. The front end that takes the question opens the
+pipe, writes a line at once, and the answer, a line of JSON, when it is given. So an answer never
+lies on a disk, and when the front end ends, so does the pipe. The log gets what a terminal would
+show: the prompt, and what was typed unless it is secret.
 """
 
 from __future__ import annotations

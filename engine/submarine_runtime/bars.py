@@ -1,4 +1,7 @@
-"""Bars of tqdm in a job of a notebook: each is text in a display of its own, which is updated."""
+"""Progress bars of tqdm in a job of a notebook: each is text in a display of its own.
+
+`display_hooks` calls it when the code imports tqdm. The display is updated as the bar moves.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How a checkpoint lies in a folder: written aside, summed, renamed; checked when it is read.
+"""The files of a checkpoint: written aside, with checksums, renamed; checked when they are read.
 
-A checkpoint is a folder ``step-000000001200`` with ``state.pickle``, of several ranks
-``rank-2.pickle`` for each other one, and ``checkpoint.json``, which says how many bytes each has
-and their sum. It is complete or not there; one that reads otherwise is passed over.
+`checkpoints` uses it. A checkpoint is a folder ``step-000000001200`` with ``state.pickle``, of
+several ranks ``rank-2.pickle`` for each other one, and ``checkpoint.json``, which says how many
+bytes each has and their sum. One that is not as it says is passed over.
 """
 
 from __future__ import annotations

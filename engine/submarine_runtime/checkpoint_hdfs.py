@@ -1,8 +1,8 @@
-"""Checkpoints in HDFS, by WebHDFS and the standard library alone.
+"""Checkpoints in HDFS, by WebHDFS and the standard library alone, for `checkpoints`.
 
 A file is written to this machine first, and brought to HDFS when it is whole; what is read is
-brought here first, and checked as it is read. Who asks, and which NameNodes there are, the job is
-told by `VARIABLE`.
+brought here first, and checked as it is read. The variable `VARIABLE` says as which user to ask,
+and which NameNodes there are.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""How the ranks of a job agree on the steps that they keep, through the folder of the checkpoints.
+"""Lets the ranks of a job keep checkpoints of the same steps, through files in their folder.
 
-Rank 0 decides, a little ahead: from which checkpoint all begin, after which step the next one is
-written, whether all end there. It writes that into ``plan``, a line at a time. Each other rank
-writes into a file of its own that it is there, and which part of a checkpoint it has written. No
-rank waits for another one while the training goes on.
+`checkpoints` uses it in jobs of several ranks. Rank 0 decides, a little ahead: from which
+checkpoint all begin, after which step the next one is written, whether all end there. It writes
+that into ``plan``, a line at a time. Each other rank writes into a file of its own that it is
+there, and which part of a checkpoint it has written. No rank waits for another one while the
+training goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Checkpoints of a training loop, and how the next attempt goes on from the last one.
+"""Writes checkpoints of a training loop, and lets the next attempt go on from the last one.
 
-What is kept is the state that the loop gives, and the random states of `random`, numpy and torch as
-far as they are loaded (`checkpoint_state`): a run that goes on draws the same numbers as one that
-was never ended. How it lies in a folder, `checkpoint_files` knows.
+Training code calls it by `submarine_runtime.job`: ``steps``, ``restore``, ``checkpoint``. Kept are
+the state that the loop gives, and the random states of `random`, numpy and torch as far as they are
+loaded (`checkpoint_state`): a run that goes on draws the same numbers as one that was never ended.
+The files are those of `checkpoint_files`.
 
 Of several ranks the first writes the state, which is the same in all, and each its own random
 states beside it (`checkpoint_ranks`).

@@ -1,7 +1,7 @@
-"""What a YARN container begins with: unpack the payload, see which GPUs are ours, be the task.
+"""Starts the task of a YARN container: unpacks the payload, finds its GPUs, runs the task.
 
-What is written lies in the container's log folder, where the NodeManager shows it:
-``started.json``, then the runtime's own files.
+The container's shell script begins it. What it writes lies in the container's log folder, where the
+NodeManager shows it: ``started.json``, then the files that every task writes.
 """
 
 # ruff: noqa: PTH103
@@ -118,7 +118,7 @@ def _answer(node: _socket.socket | Exception) -> str:
 
 
 class _RefusedError(OSError):
-    """The node wants to know who asks, by Kerberos or TLS: no ticket goes to a container."""
+    """The NodeManager asks for Kerberos or a client's certificate, and no container has those."""
 
 
 def _visible(program: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Watches imports, so that what IPython and matplotlib show becomes frames."""
+"""Hooks into the imports of IPython, matplotlib and tqdm, so that what they show becomes frames.
+
+`task` begins and ends it. Nothing is imported here that the code does not import itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Then:
-    """Loads a module as its own loader does, and then does something more."""
+    """Loads a module by its own loader, and calls a function with it then."""
 
     def __init__(self, loader: Any, then: Callable[[ModuleType], None]) -> None:  # noqa: ANN401
         self._loader = loader
@@ -38,7 +41,7 @@ class _Then:
 
 
 class _ImportHooks:
-    """Notices the imports that displays hang on; finds nothing itself."""
+    """A finder in `sys.meta_path`: it calls a function once a module that shows things is there."""
 
     def __init__(self, frames: Frames, *, notebook: bool) -> None:
         self.frames = frames

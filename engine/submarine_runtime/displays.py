@@ -1,9 +1,9 @@
-"""What the user's code shows, as frames in a file beside the logs.
+"""Writes what the user's code shows (figures, tables, HTML) as frames into a file beside the logs.
 
-A frame is a line of JSON: its kind (``display``, ``update``, ``clear``; ``question`` and ``asked``
-of `submarine_runtime.asking`), a MIME bundle, and how
-many bytes stdout and stderr had at that moment, so that a reader puts it where it belongs between
-their text. Nothing of it is imported before the code imports IPython or matplotlib itself.
+`display_hooks` and `shell` write by it. A frame is a line of JSON: its kind (``display``,
+``update``, ``clear``; ``question`` and ``asked`` of `submarine_runtime.asking`), a MIME bundle, and
+how many bytes stdout and stderr had at that moment, so that a reader puts it where it belongs
+between their text. It is imported once the code imports IPython or matplotlib.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Packs what a task writes to its log directory into one log, which is seen from outside.
+"""Packs the events that a task writes for TensorBoard into one log, which the driver can read.
+
+`container` starts it, `pod` packs by it.
 
 A NodeManager shows the files of a container's log folder, and none of the folders in it. So the
 files below ``SUBMARINE_LOGDIR`` (events for TensorBoard) go into one more log beside ``stdout``,

@@ -1,14 +1,15 @@
-"""A task tells the driver that it is there, and hears where the others are, before its code begins.
+"""The messages between a task and its driver: the task says hello, and learns where the others are.
 
-The messages are small files of the task's folder, each written aside and renamed:
+`task` calls `meet` before the user's code begins. The messages are small files of the task's
+folder, each written aside and renamed:
 
 ``hello.json``
     by the task: its host, free ports, its process.
 ``answer.json``
-    by the driver, once all tasks have said hello: who is where. It opens the gate.
+    by the driver, once all tasks have said hello: who is where. Then the code begins.
 
-How they come from one machine to the other is the cluster's: `Carrier` is what a task needs of it.
-The variables by which frameworks find each other are made of the answer (`rendezvous`).
+How they come from one machine to the other is the cluster's part: `Carrier` is what a task needs of
+it. The variables by which frameworks find each other are made of the answer (`rendezvous`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
             """Bring a message to the driver; OSError where that fails now."""
 
         def hear(self, name: str) -> bytes | None:
-            """Return a message of the driver's; None where there is none yet. OSError likewise."""
+            """Return a driver's message; None where there is none yet, OSError as of `say`."""
 
 
 HELLO = "hello.json"

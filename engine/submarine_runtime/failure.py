@@ -1,4 +1,7 @@
-"""An exception as a person and as JSON sees it, without the runtime's own frames."""
+"""Formats an exception of the user's code: as text for people, as JSON for front ends.
+
+`outcome` and `home` use it. Frames of the runtime itself are left out.
+"""
 
 from __future__ import annotations
 

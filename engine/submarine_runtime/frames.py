@@ -1,6 +1,7 @@
-"""The pickle that goes home: frames written by one pickler, each readable where those before are.
+"""Writes the pickle that goes back to the notebook, in frames that one pickler writes.
 
-What cannot be pickled is left out of a frame, and noted.
+`home` writes the changes of a cell by it. Each frame can be read where those before it could be;
+what cannot be pickled is left out of a frame, and noted.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def is_small(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
 
 
 class Comparer:
-    """A file that is not written: it raises where what comes is not what the other file says."""
+    """A file that only compares: it raises where what is written differs from another file."""
 
     def __init__(
         self,
@@ -284,7 +285,7 @@ def closed_file(name: str | bytes | int, mode: str) -> Any:  # noqa: ANN401 - an
 
 
 class Content:
-    """Stands for what an array holds: not for itself, which the notebook has."""
+    """Is pickled as an array's content alone: the array itself is in the notebook."""
 
     def __init__(self, array: Any) -> None:  # noqa: ANN401 - an array of numpy
         self._array = array
@@ -294,7 +295,7 @@ class Content:
 
 
 class Again:
-    """Stands for what a call gives where it is loaded."""
+    """Is pickled as a call, which is made where the pickle is loaded."""
 
     def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
         self._call = function, args

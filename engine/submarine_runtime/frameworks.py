@@ -1,8 +1,10 @@
-"""What objects of well-known packages, and exceptions, are where pickle would leave something out.
+"""Pickles what pickle itself would lose: tensors, optimizers, exceptions of well-known packages.
 
+Both sides use it, the notebook's (`submarine_engine.bundle.pickling`) and the job's (`home`).
 Tensors keep their gradients, their hooks and the memory that they share, and go through the host's
 memory from one GPU to another; optimizers keep their hooks; what a package has once for its whole
-process stays that of the process. Nothing is imported: a package that is not there has no objects.
+process stays that of the process. No package is imported here: where it is not loaded, there are
+none of its objects.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def make_object(kind: Any, *args: object) -> Any:  # noqa: ANN401 - a class, and
 
 
 class Made:
-    """Stands for what a call gives where it is loaded: a step in making an object, nobody's own."""
+    """Is pickled as a call, made where the pickle is loaded: a step in making an object."""
 
     def __init__(self, function: Callable[..., object], *args: object) -> None:
         self._call = function, args
@@ -92,7 +94,7 @@ class Made:
 
 
 class _Content:
-    """Stands for what a storage holds: not for itself, which the other side has."""
+    """Is pickled as a storage's content alone: the storage itself is on the other side."""
 
     def __init__(self, storage: Any) -> None:  # noqa: ANN401 - of torch
         self._storage = storage

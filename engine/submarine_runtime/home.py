@@ -1,9 +1,11 @@
-"""What a cell leaves behind goes home: the names that it bound, and what it changed in place.
+"""Writes what a cell has done for the notebook: the names that it bound, what it changed in place.
 
-A value that travelled to the job is known by its file and by its number in the memo of the file's
-pickle: that number is the same where it was pickled and where it was loaded. So one pickle goes
-back in which such an object is only named, with the new state of those that changed; who loads it
-finds the notebook's originals, and every alias stays one.
+`task` begins it before the cell's code and `outcome` has it write at the end; the notebook reads it
+by `submarine_engine.home`. An object that travelled to the job is known by its file and by its
+number in the memo of that file's pickle: the number is the same where it was pickled and where it
+was loaded. So the pickle that goes back only names such an object, with the new state of those that
+changed. The notebook finds its originals by that, and two names of one object stay two names of
+one.
 
 The pickle (``results/home.pkl``) is a sequence of frames written by one pickler, see `Home.write`.
 """
@@ -512,7 +514,7 @@ class Home:
             if place[0] in ("over", "closed", "at"):
                 yield ("again", name), "place", place
             else:
-                frames.stay(name, value, "the job took from it; the one here is as it was")
+                frames.stay(name, value, "the job has read on; the notebook's is where it was")
 
     def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         for name, (owner, before) in self._attributes.items():

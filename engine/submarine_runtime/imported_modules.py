@@ -1,7 +1,8 @@
-"""Which installed modules a job has loaded, so that its next run finds them loaded.
+"""Notes which installed modules a job has loaded, so that its next run can begin with them loaded.
 
-At its end a job leaves all their names (`note`). One that may be begun again notes each as it is
-imported (`record_imports`): its first attempt may come to no end of its own.
+`task` writes the list at the job's end (`note`); `submarine_engine.clusters.local.zygotes` reads
+it. A job that may be tried again notes each module as it is imported (`record_imports`), since its
+first attempt may be killed.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def record_imports(folder: str) -> int:
 
 
 class _ImportRecorder:
-    """Notes what is looked for; finds nothing itself."""
+    """A finder in `sys.meta_path` that notes each name which is imported, and finds nothing."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

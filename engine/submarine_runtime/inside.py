@@ -1,11 +1,13 @@
-"""A server beside a running task: programs, shells and ports of it for the job's owner.
+"""A server beside a running task: for the owner it runs programs and shells, and forwards ports.
 
-It begins when somebody first asks for it, and ends when nobody has for a while, or the task ends.
-What it runs has the environment, the folder and the GPUs of the task, and is ended with it: on the
-local cluster the supervisor ends all of the task's, elsewhere this server ends its own.
+It serves ``submarine job exec``, ``shell`` and ``forward`` (`submarine_engine.inside`). It begins
+when somebody first asks for it, and ends when nobody has for a while, or the task ends. What it
+runs has the environment, the folder and the GPUs of the task, and is ended with it: on the local
+cluster the supervisor ends all of the task's processes, elsewhere this server ends its own.
 
-On the same machine it listens at a socket in the task's folder, which is the owner's alone; on
-another one by TLS, and each end shows the certificate of the application, which is nobody else's.
+On the same machine it listens at a socket in the task's folder, which only the owner may enter. For
+another machine it listens by TLS: both ends show the application's certificate, which nobody else
+has.
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ def _began(pid: int) -> bytes | None:
 
 
 class LocalListener:
-    """A socket in the task's folder: who can go there is its owner.
+    """A socket in the task's folder, which only its owner can enter.
 
     Parameters
     ----------
@@ -192,7 +194,7 @@ class LocalListener:
 
 
 class NetworkListener:
-    """A port of this machine: who shows the application's certificate and the question's id.
+    """A port of this machine, for who shows the application's certificate and the question's id.
 
     Parameters
     ----------
@@ -311,7 +313,7 @@ def _handle(task: Task, listener: Listener, connection: socket.socket) -> NoRetu
 
 
 class _RefusedError(Exception):
-    """What was asked for cannot be; its words go to who asked."""
+    """The request is refused; the client gets the message."""
 
 
 class _Session:
@@ -376,7 +378,7 @@ class _Session:
 
     def _begin(self, asked: Mapping[str, Any]) -> None:
         if asked.get("version") != VERSION:
-            raise _RefusedError("it is of another release of Submarine than the job")
+            raise _RefusedError("this client is of another release of Submarine than the job")
         if (port := asked.get("port")) is not None:
             self._connect(port)
             return
@@ -660,7 +662,7 @@ def _put(folder: str, name: str, told: bytes) -> None:
 
 
 def announcement(listener: Listener) -> bytes:
-    """Return what is told of a server: where it is found."""
+    """Return the message that says where a server listens."""
     return dumps({"version": VERSION, **listener.address()}).encode()
 
 
@@ -684,7 +686,7 @@ def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
 def begin_beside(
     task: Task, credentials: str, question: bytes, let_go: Callable[[], object] = lambda: None
 ) -> bytes:
-    """Begin to serve in a process of its own, for another machine; return what is told of it.
+    """Begin to serve another machine in a process of its own; return where it listens.
 
     Parameters
     ----------

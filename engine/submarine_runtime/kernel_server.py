@@ -1,8 +1,8 @@
-"""A Jupyter kernel as a job: what the script of a kernel on the cluster runs.
+"""Runs a Jupyter kernel as a job: the script of ``submarine notebook kernel`` calls `serve`.
 
-The kernel is a process of its own, which this one watches over: it begins it anew where somebody
-restarts it, with the same ports and key, so that its GPUs are kept; and it ends both once the
-kernel has not been busy for a while. Its ports and its key are in a file of the user's alone
+The kernel is a process of its own. Where somebody restarts it, it is begun anew with the same ports
+and key, so that its GPUs are kept; once it has not been busy for a while, the job ends. Its ports
+and its key are in a file that only the user may read
 (`submarine_runtime.notebook_server.private_folder`).
 """
 
@@ -181,7 +181,7 @@ class _Kernel:
         self._client.start_channels(shell=False, stdin=False, hb=False, control=False)
 
     def _listen(self) -> None:
-        """Hear whether it is busy; wait a moment for that."""
+        """Read whether the kernel is busy; wait a moment for its message."""
         if self._client is None:
             time.sleep(_LOOK)
             return

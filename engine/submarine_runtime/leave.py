@@ -1,4 +1,7 @@
-"""The end of a task: nothing of it stays, and nobody's clean-up can hold its GPUs."""
+"""Ends a task: writes out what is buffered, runs exit hooks within a second, kills what is left.
+
+`task` calls it last. No clean-up of the user's code can hold the GPUs for longer.
+"""
 
 from __future__ import annotations
 

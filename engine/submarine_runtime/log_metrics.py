@@ -1,8 +1,9 @@
-"""Numbers in what a trial prints, for code that reports nothing: lines like ``loss: 0.12``.
+"""Reads numbers out of what a trial prints, such as ``loss: 0.12``, for code that reports nothing.
 
-A thread reads the trial's own log while the code runs, whoever writes there: Python, native code,
-another program. Each line that names what is searched for counts as a report, so a trial can be
-pruned by it. The main thread hears of that by a signal, which ends a wait, too.
+`trials` begins it for ``--metric-from-log``. A thread reads the trial's own log while the code
+runs, whoever writes there: Python, native code, another program. Each line with a name that is
+searched for counts as a report, so a trial can be pruned by it. The main thread is told so by a
+signal, which ends a wait, too.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Lines:
         self._begun = b""
 
     def add(self, data: bytes) -> list[dict[str, float]]:
-        """Return what the lines say that are whole by now, those that say anything.
+        """Return the numbers of each line that is complete by now, where it has any.
 
         Parameters
         ----------
@@ -64,7 +65,7 @@ class Lines:
         return [found for line in whole if (found := self._read(line))]
 
     def rest(self) -> dict[str, float]:
-        """Return what the line says that has no end yet."""
+        """Return the numbers of the line that has no end yet."""
         return self._read(self._begun)
 
     def _read(self, line: bytes) -> dict[str, float]:
@@ -157,7 +158,7 @@ class LogWatcher:
                     self._obey(said, main)
 
     def _report(self, said: Sequence[Mapping[str, float]]) -> bool:
-        """Tell what lines say; return whether to go on."""
+        """Report the numbers of lines; return whether to go on."""
         for found in said:
             step, self._steps = self._steps, self._steps + 1
             # The first thousand each, then each tenth, each hundredth ….
@@ -173,7 +174,7 @@ class LogWatcher:
             signal.pthread_kill(main, self._number)
 
     def _read_new(self) -> Sequence[Mapping[str, float]]:
-        """Return what the lines say that have come since the last look."""
+        """Return the numbers of the lines that were written since the last call."""
         said = []
         for descriptor, lines in self._lines.items():
             found = []

@@ -1,8 +1,9 @@
-"""What tasks use, once a second: a process beside them writes it into their folders.
+"""Measures what tasks use, once a second, in a process beside them.
 
-So code that holds the lock of Python hides nothing, a driver that hangs holds up nobody, and the
-task itself has one thing less to do. It begins a second after the task: the first line does not
-wait for it. It takes at most `SHARE` of a core: where a look takes longer, it looks less often.
+`sampling` starts it, and it writes into the tasks' folders. It is a process of its own so that code
+which holds Python's lock hides nothing, a driver that hangs holds up nobody, and the task has one
+thing less to do. It begins a second after the task: the first line does not wait for it. It takes
+at most `SHARE` of a core: where measuring takes longer, it is done less often.
 
 A row of `FILE` (see `series`) has, of all processes of the task: ``cpu`` in cores, ``memory`` in
 bytes, what they ``read`` from disks and ``write`` to them in bytes a second, their number. Of the
@@ -171,7 +172,7 @@ class Stat(NamedTuple):
 
 
 class Processes:
-    """The processes of this machine, all of them looked at as often as that is cheap."""
+    """The processes of this machine; all are read as often as `_SCAN_SHARE` of a core allows."""
 
     def __init__(self) -> None:
         self.all: dict[int, Stat] = {}

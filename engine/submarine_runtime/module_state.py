@@ -1,7 +1,7 @@
-"""What a cell sets on the notebook's own modules: ``config.rate = 0.1``, ``config.seen["a"] = 1``.
+"""Finds what a cell has set on the notebook's own modules, such as ``config.rate = 0.1``.
 
-Such a module travels as its file, and the job imports it afresh. So what it holds is noted right
-then, or at the cell's beginning, and what differs at the end goes home.
+`home` uses it. Such a module travels as its file, and the job imports it afresh. So what the module
+holds is noted at its import, or at the cell's beginning, and what differs at the end is sent back.
 """
 
 from __future__ import annotations

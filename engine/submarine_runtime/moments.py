@@ -1,9 +1,9 @@
-"""When the task's text was written, and in which order stdout and stderr.
+"""Notes when the task's text was written, and in which order stdout and stderr.
 
-The logs are files of their own, and neither time nor the other's text stands in them. So whenever
-the code turns to the other stream, and a few times a second besides, a line in the file `FILE` says
-how long both logs were then: ``[wall, stdout, stderr]``. What programs beside this process write
-has no line of its own.
+`task` begins it; readers put both logs in order by it. The logs are files of their own, and neither
+time nor the other's text stands in them. So whenever the code turns to the other stream, and a few
+times a second besides, a line in the file `FILE` says how long both logs were then: ``[wall,
+stdout, stderr]``. What programs beside this process write has no line of its own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A Jupyter server as a job: what the script of ``submarine notebook start`` runs.
+"""Runs a Jupyter server as a job: the script of ``submarine notebook start`` calls `serve`.
 
-It listens on loopback of its host alone, and lets in who has the token, which it makes itself and
-writes into a file of its user's: whoever may go into the job reads it there
+It listens on loopback of its host alone, and lets in who has its token. It makes the token itself
+and writes it into a file that only its user may read: whoever may enter the job reads it there
 (`submarine_runtime.inside`). So the token is in no log, argument, or address.
 
-It ends by itself once nobody has used it for a while: its GPUs are somebody else's then.
+It ends by itself once nobody has used it for a while, so that others get its GPUs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ get length() { return kept.size; },
 
 
 class NotebookError(Exception):
-    """Why there can be no server, and the way out."""
+    """There can be no server; the message says why, and what to do."""
 
 
 def private_folder() -> Path:
@@ -193,7 +193,10 @@ class _Server:
         let_pages_lie_below(self._app.web_app.settings)
 
     def _settings(self, root: Path, port: int) -> list[str]:
-        """Return what holds whatever the user's own configuration says; no process has it."""
+        """Return the options that the user's own configuration cannot change.
+
+        They are given within this process: no command line shows the token.
+        """
         return [
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.port={port}",
@@ -281,7 +284,7 @@ class Use:
         self._said, self._left = False, limit
 
     def note_unused(self, unused: float) -> str | None:
-        """Take for how many seconds it was not used; return what there is to say.
+        """Note for how many seconds it was not used; return what to tell the user.
 
         Returns
         -------

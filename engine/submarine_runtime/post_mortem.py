@@ -1,12 +1,13 @@
-"""What the frames of a failed task held, kept for `submarine job debug` before its GPU is free.
+"""Keeps the values in the frames of a failed task for ``submarine job debug``, then frees its GPU.
 
-A child of this process would hold the memory of its GPU for as long as it lived, and no cluster
-lets a process outlive its container. So the task itself copies what fits into a few hundredths of a
-second to the disk, once its outcome is there, and ends: ``results/post-mortem.json`` says which
-frames there are and where the value of each name lies in ``results/post-mortem.values``.
+`task` calls it. A child of this process would hold the memory of its GPU for as long as it lived,
+and no cluster lets a process outlive its container. So the task itself copies what fits into a few
+hundredths of a second to the disk, once its outcome is there, and ends:
+``results/post-mortem.json`` says which frames there are and where the value of each name lies in
+``results/post-mortem.values``.
 
 The values' own code (``__reduce__``, ``__repr__``) runs in a thread. A value that takes too long is
-left to itself, and another thread goes on with the next; where native code holds Python's lock,
+given up, and another thread goes on with the next; where native code holds Python's lock,
 `faulthandler` ends the process. How the task ended is on the disk by then.
 """
 

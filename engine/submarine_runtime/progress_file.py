@@ -1,4 +1,7 @@
-"""How far a task is: ``progress.json``, a checkpoint that its attempt has kept, its first steps."""
+"""Writes ``progress.json``: how far the task is, whether it kept a checkpoint, its first step.
+
+`job.progress` and loops of steps write by it; the driver reads it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Messages of a running YARN container: the process beside the task brings them (`eventpack`).
+"""Carries messages between a running YARN container and its application's master.
 
-Questions, notices, and for a worker of a pool its calls.
-
-The task itself would need a thread for that, and TLS among the modules of its code.
+`eventpack` runs it in the process beside the task: questions, notices, and for a worker of a pool
+its calls. The task itself would need a thread for that, and TLS among the modules of its code.
 """
 
 from __future__ import annotations

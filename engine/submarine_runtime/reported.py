@@ -1,7 +1,7 @@
-"""What the code of a task reports of its training, in a file of rows over time (see `series`).
+"""Writes what the code reports of its training into a file of rows over time (see `series`).
 
-A row of `FILE` has the ``step`` and the numbers by name. A loop may report each of its steps: what
-comes fast is put together. The last one always arrives.
+`reports` calls it outside of sweeps. A row of `FILE` has the ``step`` and the numbers by name. A
+loop may report each of its steps: what comes fast is put together. The last one always arrives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What training code reports, step by step: of a trial to its sweep, else for the job's curves.
+"""``report(step, loss=…)`` for training code: of a trial to its sweep, else for the job's curves.
 
 >>> from submarine_runtime import report
 >>> for epoch in range(20):

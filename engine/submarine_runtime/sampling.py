@@ -1,4 +1,7 @@
-"""Start the process that writes what tasks use, see `metrics`: light, since tasks start it, too."""
+"""Starts the process that measures what tasks use (`metrics`).
+
+The local cluster's supervisor, `eventpack` and `task` call it. It imports little, since tasks do.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The model of a running job, saved when somebody asks: by a function that the training code gave.
+"""Saves the model of a running job when somebody asks, by the function given to ``on_save``.
 
-It runs in a thread of its own, not in a signal's handler: a handler would stand between any two
-instructions of the main thread, in the middle of a step as well, would wait for native code to
-return, and could hold the training up for ever. Code that must not see a half-done step shares a
+The function runs in a thread of its own, not in a signal's handler: a handler would stand between
+any two instructions of the main thread, in the middle of a step as well, would wait for native code
+to return, and could hold the training up for ever. Code that must not see a half-done step shares a
 lock with the training loop.
 
 Somebody asks by the message ``ask.json`` (`exchange`), which says where to write. On YARN and in a
@@ -171,7 +171,7 @@ class _Saver:
 
 
 class _Questions:
-    """Hears who asks.
+    """Waits for the messages that ask for the model.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""IPython's shell in a job: what it displays becomes frames. Imported only where IPython is.
+"""IPython's shell in a job: what it displays becomes frames.
+
+`display_hooks` imports it once the code imports IPython.
 
 It is a real shell with real formatters, so that `display`, the inline backend of matplotlib and
 libraries that ask ``get_ipython()`` do as they do in a notebook. It runs no cells, keeps no

@@ -1,7 +1,7 @@
-"""Brings a task's files and events to HDFS while it runs, where nodes' pages cannot be reached.
+"""Brings a task's logs and events to HDFS while it runs, where the nodes' pages cannot be reached.
 
-Written by WebHDFS with the standard library alone. For each file there are pieces named by their
-offset; `Shipper` says how.
+`container` and `eventpack` start it. It writes by WebHDFS with the standard library alone. For each
+file there are pieces named by their offset; `Shipper` says how.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The small messages of a YARN container: by the key-value store of its application's master.
+"""Reads and writes the small messages of a YARN container in its application's master.
+
+`relay`, `saving` and `task` use it: the master has a key-value store.
 
 The driver reaches that master wherever it can ask for containers at all, and a container reaches it
 as it reaches the job's other containers. So neither nodes' pages nor WebHDFS is needed for it.
@@ -235,9 +237,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 yield tag >> 3, data[at : at + value]
                 at += value
             else:
-                raise OSError("the application's master answers nonsense")
+                raise OSError("the answer of the application's master cannot be read")
     except IndexError as error:
-        raise OSError("the application's master answers nonsense") from error
+        raise OSError("the answer of the application's master cannot be read") from error
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

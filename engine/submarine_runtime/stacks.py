@@ -1,4 +1,4 @@
-"""The stacks of a task's threads, told when the driver asks for them.
+"""Writes the stacks of a task's threads when the driver asks for them; `task` begins it.
 
 The question is a file that comes into the folder `ASKED` of the task. The kernel tells of it by a
 signal (`F_NOTIFY`, fcntl(2)), which a thread waits for: it takes Python's lock, and tells where all

@@ -1,7 +1,8 @@
-"""One task from ``task.json`` to its end: run the script, take its value, leave nothing behind.
+"""Runs one task from ``task.json`` to its end: the script, its value, its outcome.
 
-The script runs as ``python script.py`` would. At the end nobody's clean-up can hold the GPUs: what
-is buffered is written out within a second, then every process of the task is ended.
+`__main__` calls it, on YARN `container`. The script runs as ``python script.py`` would. At the end
+nobody's clean-up can hold the GPUs: what is buffered is written out within a second, then every
+process of the task is ended.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _call_home(body: list[Any], home: Home) -> None:
 
 
 class _Begin:
-    """Stands for the `Home` of a script that no notebook waits for."""
+    """Takes the place of `Home` for a script that no notebook waits for."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace

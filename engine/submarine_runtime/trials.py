@@ -1,7 +1,7 @@
-"""A worker whose calls are the trials of a sweep: what each is given, and what it came to.
+"""Runs the trials of a sweep, each a call of a pool's worker.
 
 The script of such a worker ends in `serve`. A trial's code finds a folder of its own for
-checkpoints and one for TensorBoard; what it returned, or reported last, is looked at here, so that
+checkpoints and one for TensorBoard; what it returned, or reported last, is checked here, so that
 nothing but numbers goes back.
 """
 

@@ -1,4 +1,7 @@
-"""HDFS from a container with the standard library alone: how it is asked, and a file from it."""
+"""HDFS by WebHDFS with the standard library alone: connections and downloads.
+
+`container`, `ship` and `checkpoint_hdfs` use it in jobs, `submarine_engine.clusters.yarn` outside.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,7 @@ def _get(url: str, path: str, digest: str, hops: int) -> None:
         if answer.length:
             raise OSError(f"{answer.length} bytes are missing")
         if digest and sum_of.hexdigest() != digest:
-            raise OSError("what came is not what was sent")
+            raise OSError("the file arrived damaged: its SHA-256 differs")
         os.replace(aside, path)  # noqa: PTH105 - pathlib takes long to import
     finally:
         connection.close()

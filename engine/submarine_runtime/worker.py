@@ -1,9 +1,8 @@
-"""A task that takes calls, one after another: what the script of a pool's worker ends in.
+"""A task that runs calls, one after another: the script of a pool's worker ends in `serve`.
 
 Definitions, imports and values of the script are there once, before the first call; `serve` then
-reads calls from a file and writes what comes of them to another one (`call_frames`). By default
-each call runs in a fork of this process: what it does to memory and variables, and a crash, are its
-own.
+reads calls from a file and writes their results to another one (`call_frames`). By default each
+call runs in a fork of this process: what it does to memory and variables, and a crash, are its own.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LONGEST_TEXT = 20_000
 
 
 class Ended(BaseException):
-    """Ends a call before its time, by the word of whoever gave it.
+    """Is raised in a call that its controller wants to end early.
 
     No `Exception`: code that catches all of these is not to go on.
 
@@ -316,7 +315,7 @@ class Worker:
             os.close(reading)
 
     def _follow(self, pid: int, reading: int, batch: list[Given]) -> set[tuple[int, int]]:
-        """Hand on what a fork tells, until it has ended; return which calls are over."""
+        """Pass a fork's frames on until it has ended; return which calls are over."""
         fork = _Fork(pid, reading, batch)
         unwanted = False
         looked = time.monotonic()
@@ -442,7 +441,7 @@ class _Fork:
         self.over = False
 
     def frames(self, patience: float) -> Sequence[tuple[dict[str, Any], bytes]]:
-        """Return the frames that it has told; wait for some, or for its end, so many seconds."""
+        """Return the frames that it has written; wait for some, or its end, for so many seconds."""
         self.over = self._ended in [ready for ready, _ in self._poll.poll(int(patience * 1000))]
         found = self._pipe.frames()
         for head, _ in found:

@@ -1,4 +1,4 @@
-"""XGBoost's tracker, which rank 0 runs, and the arguments by which the workers reach it.
+"""Runs XGBoost's tracker in rank 0, and tells the workers where it is; `job.xgboost` calls it.
 
 XGBoost binds a tracker to a port that is free, and not twice to the same. So rank 0 keeps the port
 that the job has for XGBoost, and tells whoever asks there where the tracker of training N listens;

@@ -1,4 +1,6 @@
-"""A process that imports ahead what jobs import, and forks for each of their tasks.
+"""A process that imports what jobs need ahead of time, and is forked for each of their tasks.
+
+`submarine_engine.clusters.local.zygotes` starts it: the imports then cost a job no time.
 
 ``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that are named
 in the folder, and gives its place up where it may not be forked: threads and open devices do not
@@ -410,15 +412,15 @@ def available() -> tuple[int, int]:
 
 
 class _Unfit(Exception):  # noqa: N818 - a state, not an error
-    """Nothing may be forked from this process."""
+    """Why this process cannot be forked into jobs."""
 
 
 class _LeftToJobError(BaseException):
-    """A module is left to the job, with all that imports it; no ``except`` of theirs sees this."""
+    """Ends an import that is left to the job; no ``except Exception`` of a library catches it."""
 
 
 class _Guard:
-    """Leaves to the job what asks at its import whether it is in a notebook, see `displays`.
+    """Ends imports that depend on whether there is a notebook: the job makes them, see `displays`.
 
     IPython itself may be imported, and is a stand-in (`_Later`) until the job asks it for more.
     """
@@ -493,7 +495,7 @@ def _forget_orphans() -> None:
 
 
 class _Watched(type(os.environ)):  # type: ignore[misc]
-    """The environment, as long as it is watched which variables of one task an import reads."""
+    """`os.environ`, which notes the variables of a single task that an import reads."""
 
     read: set[str] = set()  # noqa: RUF012 - one process, one environment
 
@@ -581,7 +583,9 @@ class _Zygote:
                 left = (*left, f"{_missing(name)}.")
             else:
                 if guard.asked:
-                    raise _Unfit(f"{name} does without {guard.asked} where it cannot be imported")
+                    raise _Unfit(
+                        f"{name} was imported without {guard.asked}, which the job would have"
+                    )
             guard.asked = ""
         guard.end()
 

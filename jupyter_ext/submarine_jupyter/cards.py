@@ -218,7 +218,7 @@ class _RepeatedQuery:
 
 
 class Overview:
-    """What is looked at; made for as long as anybody watches."""
+    """The overview of clusters and jobs; it is there as long as a page watches it."""
 
     def __init__(self, work: Work) -> None:
         self._work = work

@@ -149,7 +149,7 @@ class Charts(Call):
         ids = list(dict.fromkeys(self.get_query_argument("jobs", "", strip=False).split(",")))
         if len(ids) > most or not all(re.fullmatch(_JOB, one, re.ASCII) for one in ids):
             raise CommandError(
-                f"these are no jobs, or more than {most}",
+                f"this is no list of 1 to {most} jobs",
                 where="?jobs=",
                 fix="send the ids of jobs, with commas between",
             )

@@ -88,7 +88,7 @@ class Outputs:
         self._found: OrderedDict[tuple[str, str], tuple[Output, asyncio.Lock]] = OrderedDict()
 
     async def ask(self, job_id: str, task: str, question: Callable[[Output], _T]) -> _T:
-        """Bring what is known of a task's output to its end, and return what `question` finds.
+        """Read a task's output to its end, and return what `question` finds in it.
 
         Raises
         ------
@@ -123,7 +123,7 @@ _MOST_BODY = 1 << 20
 
 
 class Api(APIHandler):
-    """What all of them share: errors as ``what``, ``where`` and ``fix``."""
+    """What all handlers of the API share: errors as ``what``, ``where`` and ``fix``."""
 
     def initialize(  # noqa: PLR0913 - what is shared, each by its name
         self,
@@ -242,7 +242,7 @@ class Document(Api):
 
 
 class Missing(APIHandler):
-    """Whatever else is asked for below our address."""
+    """Answers 404 for every other address below ours."""
 
     @may("read")
     async def get(self) -> None:

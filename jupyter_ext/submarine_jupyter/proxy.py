@@ -87,7 +87,7 @@ _POOL = "proxy"
 
 
 class _RefusedError(Exception):
-    """There is no way to the port: the status of the answer, and the words."""
+    """The port cannot be reached; has the status of the answer, and the message."""
 
     def __init__(self, status: HTTPStatus, error: SubmarineError) -> None:
         super().__init__(error.what)
@@ -147,7 +147,7 @@ class Proxy(JupyterHandler):
     """``/submarine/proxy/<job>/<port>/…``, or ``…/<job>/<task>:<port>/…``."""
 
     def initialize(self, work: Work, ports: Ports) -> None:
-        """Take the threads, and what is known of ports."""
+        """Take the worker pools, and the known ports of jobs."""
         self.work, self._ports = work, ports
         _, self._root, self._rest = self._split()
         self._keyed, self._prepared = False, False
@@ -399,7 +399,7 @@ class Proxy(JupyterHandler):
         self._release()
 
     def on_finish(self) -> None:
-        """Likewise when all is said."""
+        """Leave the job's port once the answer is complete."""
         self._release()
 
     def _release(self) -> None:

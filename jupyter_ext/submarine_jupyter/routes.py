@@ -35,7 +35,7 @@ what it has read, and returns equal fields where nothing has changed."""
 
 
 class Server(Protocol):
-    """What the extension gives to its parts: threads, and what is watched."""
+    """What the extension gives to its plugins: worker pools, and watchers."""
 
     work: Work
     watchers: Watchers

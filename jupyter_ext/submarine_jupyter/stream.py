@@ -288,7 +288,7 @@ class Page(Stream):
         overview = self.get_query_argument("overview", "0")
         if len(wanted) > _MOST_JOBS or overview not in ("0", "1"):
             raise CommandError(
-                f"jobs are {len(wanted)}, overview is {overview!r}",
+                f"the page asks for {len(wanted)} jobs, and overview is {overview!r}",
                 where="?jobs=&overview=",
                 fix=f"ask for {_MOST_JOBS} jobs at most, with commas between; overview is 0 or 1",
             )

@@ -108,7 +108,7 @@ class Proxy(JupyterHandler):
 
     @may("read")
     async def post(self, **_: str) -> None:
-        """Likewise: it asks for time series and hyperparameters so."""
+        """Bring what TensorBoard answers: it asks for time series and hyperparameters by POST."""
         await self._bring()
 
     async def _bring(self) -> None:

@@ -76,7 +76,7 @@ class Trials(Call):
         pins = self.get_query_argument("pins", "")
         if pins and not re.fullmatch(_PINS, pins, re.ASCII):
             raise CommandError(
-                "these are no two trials", where="?pins=", fix="send two numbers: ?pins=3,17"
+                "this is no list of two trials", where="?pins=", fix="send two numbers: ?pins=3,17"
             )
         asked = {**numbers, "pins": tuple(int(one) for one in pins.split(",") if one)}
         self.tell(await self.work.call(_POOL, trials, names["job_id"], asked))

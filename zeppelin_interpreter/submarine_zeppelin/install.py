@@ -102,7 +102,7 @@ def find_zeppelin(home: str | Path | None = None) -> Zeppelin:
     zeppelin = Zeppelin(folder, tuple(map(int, jars[0].split("."))))
     if zeppelin.release < OLDEST:
         raise UnsupportedError(
-            f"Zeppelin {zeppelin.told_release} speaks to its interpreters in an older way",
+            f"Zeppelin {zeppelin.told_release} uses an older protocol with its interpreters",
             where=str(folder),
             fix="take Zeppelin 0.10 or newer",
         )

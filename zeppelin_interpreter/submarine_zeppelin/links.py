@@ -174,7 +174,7 @@ class LinkHandler(Handler):
             super().do_GET()
 
     def do_POST(self) -> None:  # noqa: N802 - as above
-        """Likewise: TensorBoard's page asks for time series so."""
+        """Answer as to GET: TensorBoard's page asks for time series by POST."""
         if not self._bring("POST"):
             super().do_POST()
 

@@ -38,7 +38,7 @@ class Message:
 
 
 class Sink(Protocol):
-    """Takes what becomes of a paragraph's outputs while it runs; none of it waits or raises.
+    """Is told each change of a paragraph's outputs; its methods neither wait nor raise.
 
     Indices count the messages from 0. A message begins with `update`.
     """
