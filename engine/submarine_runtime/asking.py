@@ -19,7 +19,7 @@ from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from submarine_runtime.displays import Frames
+    from submarine_runtime.displays import DisplayWriter
 
 PATIENCE = 60.0
 """Seconds that a question waits to be taken. Once it is, the person may take any time."""
@@ -44,7 +44,7 @@ class Questions:
         The task's own process.
     """
 
-    def __init__(self, frames: Frames, owner: int) -> None:
+    def __init__(self, frames: DisplayWriter, owner: int) -> None:
         self._frames = frames
         self._owner = owner
         self._lock = allocate_lock()

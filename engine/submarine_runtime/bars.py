@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from submarine_runtime.displays import Frames
+    from submarine_runtime.displays import DisplayWriter
 
 _BAR_EVERY = 0.2  # seconds: each state shown is one more frame of the displays' file
 _FILE = 4
@@ -31,7 +31,7 @@ class _BarFile:
 
     encoding = "utf-8"
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: DisplayWriter) -> None:
         self._frames = frames
         self._display_id = ""
         self._shown = self._state = ""
@@ -75,7 +75,7 @@ class _BarFile:
 _known: set[str] = set()
 
 
-def show_lines(module: ModuleType, frames: Frames) -> None:
+def show_lines(module: ModuleType, frames: DisplayWriter) -> None:
     """Have the bars of ``tqdm.auto`` show themselves in displays.
 
     Without a kernel that is the class of ``tqdm.asyncio``. Other modules may hold it already, so it
@@ -100,7 +100,7 @@ def show_lines(module: ModuleType, frames: Frames) -> None:
     bar.__init__, bar.close = __init__, close_line
 
 
-def show_bars(module: ModuleType, frames: Frames) -> None:
+def show_bars(module: ModuleType, frames: DisplayWriter) -> None:
     """Have ``tqdm.notebook`` show its bars as text in their displays: here are no live widgets."""
     bar = module.tqdm_notebook
     display = bar.display

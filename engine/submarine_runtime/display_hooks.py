@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from submarine_runtime.displays import INLINE, Frames
+from submarine_runtime.displays import INLINE, DisplayWriter
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -43,7 +43,7 @@ class _Then:
 class _ImportHooks:
     """A finder in `sys.meta_path`: it calls a function once a module that shows things is there."""
 
-    def __init__(self, frames: Frames, *, notebook: bool) -> None:
+    def __init__(self, frames: DisplayWriter, *, notebook: bool) -> None:
         self.frames = frames
         self.notebook = notebook
         self._then: dict[str, Callable[[ModuleType], None]] = {
@@ -176,7 +176,7 @@ def begin(folder: str, *, asks: bool = False) -> None:
     asks
         Whether somebody waits for the task who may be asked.
     """
-    hooks = _ImportHooks(Frames(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
+    hooks = _ImportHooks(DisplayWriter(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
     if asks:
         _let_ask(hooks)
     hooks.begin()

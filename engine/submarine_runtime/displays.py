@@ -48,7 +48,7 @@ _PLENTY = MOST // 2
 _SHORT = 1 << 16
 
 
-class Frames:
+class DisplayWriter:
     """Writes frames behind what the file holds; for all threads, and for forks too.
 
     Parameters

@@ -272,7 +272,7 @@ def _network() -> str:
     return ""
 
 
-class Place:
+class TaskPlace:
     """Which of a job's tasks this is, for `submarine_runtime.job`.
 
     Parameters
@@ -302,7 +302,7 @@ class Place:
         """The worker of rank 0, as the answer has it."""
 
 
-def place(folder: str | None) -> Place:
+def place(folder: str | None) -> TaskPlace:
     """Return where this task stands; outside a job, and in a job of one task, it is alone.
 
     Parameters
@@ -314,7 +314,7 @@ def place(folder: str | None) -> Place:
     data = Files(folder).hear(ANSWER) if folder else None
     if data is not None:
         answer = lean.loads(data.decode())
-        return Place(answer["tasks"], me, int(answer["attempt"]))
+        return TaskPlace(answer["tasks"], me, int(answer["attempt"]))
     role, _, index = me.rpartition("-")
     alone = {"role": role, "index": int(index), "rank": 0, "host": "localhost", "ports": []}
-    return Place({me: alone}, me, int(os.environ.get("SUBMARINE_ATTEMPT", "1")))
+    return TaskPlace({me: alone}, me, int(os.environ.get("SUBMARINE_ATTEMPT", "1")))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         bundle: str
         namespace: dict[str, Any]
 
-        def known(self, obj: object, /) -> tuple[Any, ...] | None:
+        def key_of(self, obj: object, /) -> tuple[Any, ...] | None:
             """Return what the notebook knows `obj` by; None where it does not."""
 
         def view(self, obj: object, /) -> Any:  # noqa: ANN401 - as pickle's reducers
@@ -242,7 +242,7 @@ def _pickler(home: Origins, file: _File) -> Any:  # noqa: ANN401 - a pickler
         namespace = home.namespace
 
         def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-            return home.known(obj) or (self.globals_of(obj) if type(obj) is dict else None)
+            return home.key_of(obj) or (self.globals_of(obj) if type(obj) is dict else None)
 
         def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
             if not is_definition(obj):
@@ -294,7 +294,7 @@ class Content:
         return self._array.__reduce_ex__(protocol)
 
 
-class Again:
+class CallOnLoad:
     """Is pickled as a call, which is made where the pickle is loaded."""
 
     def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:

@@ -110,7 +110,7 @@ class _Content:
 def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     """Reduce a tensor with its gradient and hooks; a graph that led to it cannot be carried."""
     graph, plain = graph_of(obj), obj
-    beside = _beside(obj)
+    beside = _attached(obj)
     if graph:
         plain = obj.detach()
         beside = {**{name: held for name, held in vars(obj).items() if held is not None}, **beside}
@@ -125,7 +125,7 @@ def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     return *found, beside, None, None, torch._utils._set_obj_state  # noqa: SLF001 - as torch does
 
 
-def _beside(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
+def _attached(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
     """Return what hangs on a tensor, and is no part of torch's own pickles."""
     held = obj.grad if obj.is_leaf or obj.retains_grad else None
     found = {"grad": held, "_backward_hooks": obj._backward_hooks}  # noqa: SLF001 - torch has no other way
@@ -253,7 +253,7 @@ def _state_of_tensor(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
     as_it_came = getattr(type(obj.grad_fn), "from_elsewhere", False)
     graph = None if as_it_came else graph_of(obj)
     return "tensor", (
-        obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _beside(obj), graph,
+        obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _attached(obj), graph,
     )  # fmt: skip
 
 

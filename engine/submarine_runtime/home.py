@@ -37,7 +37,7 @@ from submarine_runtime.definitions import (
     space_of,
 )
 from submarine_runtime.frames import (
-    Again,
+    CallOnLoad,
     ClosedFile,
     Comparer,
     Content,
@@ -225,7 +225,7 @@ class Home:
             from submarine_runtime.module_state import ModuleStates  # noqa: PLC0415 - seldom
 
             self._states_of_modules = ModuleStates(
-                self._modules, display_hooks.after_import, self.known, self.bundle
+                self._modules, display_hooks.after_import, self.key_of, self.bundle
             )
         progress_file.reach(progress_file.CODE)
 
@@ -261,7 +261,7 @@ class Home:
             memo = unpickler.memo.copy()
             del unpickler
             self._roots[path] = value
-            self._objects[path] = objects = _kept(memo, self.namespace)
+            self._objects[path] = objects = _mutable(memo, self.namespace)
             self._kinds[path] = dict(zip(objects, map(type, objects.values())))  # noqa: B905 - of one length
             self._known.update({id(obj): ("file", path, number) for number, obj in objects.items()})
             for obj in objects.values() if "numpy" in sys.modules else ():
@@ -353,7 +353,7 @@ class Home:
         return {
             **frames.finish(),
             "defined": sorted(name for name in self._defines if name in self.namespace),
-            "gone": sorted(self._gone()),
+            "gone": sorted(self._deleted()),
             "asked": bool(self._outputs),
             "seconds": max(0.0, time.monotonic() - ending.at[1]),
         }
@@ -420,7 +420,7 @@ class Home:
             found = getattr(found, part, None)
         return found is value
 
-    def _gone(self) -> Iterator[str]:
+    def _deleted(self) -> Iterator[str]:
         """Yield the names that the cell has deleted."""
         if self._before is None or self._nothing or self._outputs:
             return
@@ -735,7 +735,7 @@ class Home:
             return False
         return not file.read(1) and comparer.is_at_end()
 
-    def known(self, obj: object) -> tuple[Any, ...] | None:
+    def key_of(self, obj: object) -> tuple[Any, ...] | None:
         """Return what the notebook knows `obj` by; None where it does not."""
         found = self._known.get(id(obj))
         if found is not None:
@@ -835,7 +835,7 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         frameworks.make_object,
     )
     if not plain and state is None and items is None and pairs is None:
-        return "whole", Again(function, args)
+        return "whole", CallOnLoad(function, args)
     return "state", (
         state,
         None if items is None else list(items),
@@ -904,7 +904,7 @@ def _alike(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-def _kept(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
+def _mutable(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
     """Return the objects of a memo that can change, without those that loading itself made.
 
     A state that was handed to an object, or an argument of a constructor, only the memo holds.

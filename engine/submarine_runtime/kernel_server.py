@@ -23,8 +23,8 @@ from submarine_runtime import progress_file
 from submarine_runtime.lean import suppress
 from submarine_runtime.notebook_server import (
     KEPT,
+    IdleLimit,
     NotebookError,
-    Use,
     private_folder,
     write_private,
 )
@@ -77,7 +77,7 @@ def serve(*, idle: float = 0.0) -> str:
     place = private_folder()
     kernel = _Kernel(place, "submarine_kernel" if ours else "ipykernel_launcher")
     try:
-        return kernel.run_to_end(Use(idle, place / KEPT))
+        return kernel.run_to_end(IdleLimit(idle, place / KEPT))
     finally:
         kernel.end()
 
@@ -117,7 +117,7 @@ class _Kernel:
             start_new_session=True,  # an interrupt of the kernel is for all of its group
         )
 
-    def run_to_end(self, use: Use) -> str:
+    def run_to_end(self, use: IdleLimit) -> str:
         """Stay with it to its end; return why that came."""
         while True:
             code = self._process.poll()

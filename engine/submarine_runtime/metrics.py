@@ -72,15 +72,15 @@ def main(arguments: Sequence[str]) -> None:
     for folder, pid, gpus in zip(told[::3], told[1::3], told[2::3], strict=True):
         with suppress(OSError):
             mine = nvml.gpus(None if gpus == "all" else gpus[1:])
-            tasks.append(Task(folder, int(pid), processes, nvml, mine))
-    rest = Rest()
+            tasks.append(TaskMeter(folder, int(pid), processes, nvml, mine))
+    rest = PauseBetween()
     while tasks:
         processes.scan([task.root for task in tasks])
         tasks = [task for task in tasks if task.step()]
         time.sleep(rest.after(time.process_time()))
 
 
-class Rest:
+class PauseBetween:
     """How long to rest between two looks: a second, more where looks take long."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Rest:
         return min(_SLOWEST, self._due - now)
 
 
-class Task:
+class TaskMeter:
     """Writes what one task uses.
 
     Parameters

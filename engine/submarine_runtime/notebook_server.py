@@ -180,7 +180,7 @@ class _Server:
 
     def __init__(self, place: Path, root: Path, port: int, idle: float) -> None:
         self._file, self._token = place / SERVER, secrets.token_hex(32)
-        self._use = Use(idle, place / KEPT)
+        self._use = IdleLimit(idle, place / KEPT)
         self._ended = ""
         self._asked_to_end = False
         handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
@@ -265,7 +265,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-class Use:
+class IdleLimit:
     """For how long something was not used, and what is to be said of that.
 
     Parameters

@@ -79,7 +79,7 @@ def flush() -> None:
     _reporter.flush()
 
 
-class _Reporter:
+class _ProgressWriter:
     """Writes the newest of what it is told, a few times a second."""
 
     told = False
@@ -167,7 +167,7 @@ class _Reporter:
             self._write()
 
 
-_reporter = _Reporter()
+_reporter = _ProgressWriter()
 
 
 # How it came there at first: to its script, to the script's own code, to the end of its first step.

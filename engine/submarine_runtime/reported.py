@@ -57,7 +57,7 @@ def flush() -> None:
     _reporter.flush()
 
 
-class _Reporter:
+class _ReportWriter:
     """Writes what it is told, twice a second at most."""
 
     def __init__(self) -> None:
@@ -118,4 +118,4 @@ class _Reporter:
                 self._write()
 
 
-_reporter = _Reporter()
+_reporter = _ReportWriter()

@@ -121,12 +121,12 @@ class _Saver:
         # Now, not in the thread: what hides the user's own modules hides them from all threads.
         for name in ("linecache", "pathlib", "shutil", "tarfile", "hashlib"):
             standard(name, self._bundle)
-        questions = _Questions(folder, self._bundle)
+        questions = _SaveRequests(folder, self._bundle)
         _say(folder, {"state": "ready", "number": 0})
         self._owner = os.getpid()
         start_new_thread(self._serve, (folder, questions))
 
-    def _serve(self, folder: str, questions: _Questions) -> None:
+    def _serve(self, folder: str, questions: _SaveRequests) -> None:
         number = 0
         while True:
             asked = questions.next()
@@ -170,7 +170,7 @@ class _Saver:
             standard("shutil", self._bundle).rmtree(target, ignore_errors=True)
 
 
-class _Questions:
+class _SaveRequests:
     """Waits for the messages that ask for the model.
 
     Parameters

@@ -425,7 +425,7 @@ class OutputFile(OutputHandler):
             return
 
 
-class Shown(OutputHandler):
+class OutputDisplays(OutputHandler):
     """``…/displays``."""
 
     async def respond(self, **names: str) -> None:

@@ -8,7 +8,7 @@ import venv
 from types import SimpleNamespace
 
 import pytest
-from submarine_runtime.notebook_server import Use, below_prefix, words
+from submarine_runtime.notebook_server import IdleLimit, below_prefix, words
 
 SERVES = "from submarine_runtime.notebook_server import serve\nserve()\n"
 
@@ -21,7 +21,7 @@ def test_an_environment_without_jupyter_says_what_it_lacks(task, tmp_path):
 
 
 def test_use_is_told_of_an_hour_and_ten_minutes_before_the_end():
-    use = Use(7200.0)
+    use = IdleLimit(7200.0)
     assert use.note_unused(100.0) is None
     assert "it ends in 59 min" in use.note_unused(3650.0)
     assert use.note_unused(3700.0) is None
@@ -36,8 +36,8 @@ def test_use_is_told_of_an_hour_and_ten_minutes_before_the_end():
 
 
 def test_a_short_limit_has_no_long_warning_and_none_never_ends():
-    assert Use(600.0).note_unused(599.0) is None
-    never = Use(0.0)
+    assert IdleLimit(600.0).note_unused(599.0) is None
+    never = IdleLimit(0.0)
     assert never.note_unused(1e9) is None
     assert not never.over
 
@@ -51,7 +51,7 @@ def test_lengths_of_time_are_words():
 
 def test_who_keeps_it_uses_it(tmp_path):
     kept = tmp_path / "kept"
-    use = Use(7200.0, kept)
+    use = IdleLimit(7200.0, kept)
     assert "it ends in 10 min" in use.note_unused(6600.0)
     kept.touch()
     assert use.note_unused(6601.0) == ""  # what was said holds no more

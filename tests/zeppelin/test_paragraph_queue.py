@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from submarine_engine.errors import ClusterError
-from submarine_zeppelin.sessions import ParagraphQueue, Place
+from submarine_zeppelin.sessions import ParagraphQueue, QueuePlace
 
 from tests.jobs import until
 
@@ -15,7 +15,7 @@ class Paragraph:
     """A paragraph in a queue, which has the kernel until it is told to go on."""
 
     def __init__(self, queue, note, label="", **wanted):
-        self.place = Place(note, label, **wanted)
+        self.place = QueuePlace(note, label, **wanted)
         self.words = []
         self.turns = []
         self._queue = queue

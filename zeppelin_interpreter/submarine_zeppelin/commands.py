@@ -45,7 +45,7 @@ class ParagraphRequest(Protocol):
         """Its local properties."""
 
 
-class Placed(ParagraphRequest, Protocol):
+class NoteParagraph(ParagraphRequest, Protocol):
     """A paragraph of a note."""
 
     @property
@@ -113,7 +113,7 @@ class Action:
 
 def metadata(
     action: Action,
-    paragraph: Placed,
+    paragraph: NoteParagraph,
     order: Sequence[str] = (),
     cluster: str | None = None,
 ) -> dict[str, Any]:

@@ -265,7 +265,7 @@ _TOLD_AFTER = 1.0
 """Seconds that a paragraph waits before it says what it waits for."""
 
 
-class Place:
+class QueuePlace:
     """A paragraph's place in the queue of its session.
 
     Parameters
@@ -301,13 +301,13 @@ class ParagraphQueue:
     """
 
     def __init__(self) -> None:
-        self._places: list[Place] = []
-        self._holder: Place | None = None
+        self._places: list[QueuePlace] = []
+        self._holder: QueuePlace | None = None
         self._closed = False
         self._moved = threading.Condition()
 
     @contextmanager
-    def standing(self, place: Place) -> Iterator[None]:
+    def standing(self, place: QueuePlace) -> Iterator[None]:
         """Stand in the queue, at its end."""
         with self._moved:
             self._places.append(place)
@@ -319,7 +319,7 @@ class ParagraphQueue:
                 self._moved.notify_all()
 
     @contextmanager
-    def turn(self, place: Place, tell: Callable[[str], None]) -> Iterator[bool]:
+    def turn(self, place: QueuePlace, tell: Callable[[str], None]) -> Iterator[bool]:
         """Wait for the kernel, and have it; False where the paragraph has left the queue.
 
         Parameters
@@ -341,7 +341,7 @@ class ParagraphQueue:
                     self._holder = None
                 self._moved.notify_all()
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: QueuePlace) -> None:
         """Let a paragraph wait no longer."""
         with self._moved:
             place.left = True
@@ -353,7 +353,7 @@ class ParagraphQueue:
             self._closed = True
             self._moved.notify_all()
 
-    def _take(self, place: Place, tell: Callable[[str], None]) -> bool:
+    def _take(self, place: QueuePlace, tell: Callable[[str], None]) -> bool:
         told = ""
         with self._moved:
             place.wants = True
@@ -372,7 +372,7 @@ class ParagraphQueue:
             raise restarted("before the paragraph could run")
         return not place.left
 
-    def _may(self, place: Place) -> bool:
+    def _may(self, place: QueuePlace) -> bool:
         if self._closed or place.left:
             return True
         if self._holder is not None:
@@ -382,7 +382,7 @@ class ParagraphQueue:
                 return one is place
         return False
 
-    def _ahead(self, place: Place) -> Place | None:
+    def _ahead(self, place: QueuePlace) -> QueuePlace | None:
         """Return the paragraph of its own note that one has to wait for."""
         if not place.waits:
             return None
@@ -394,7 +394,7 @@ class ParagraphQueue:
             before = [one for one in before if not one.job_id]
         return before[0] if before else None
 
-    def _words(self, place: Place) -> str:
+    def _words(self, place: QueuePlace) -> str:
         ahead = self._ahead(place)
         if ahead is not None and ahead.job_id:
             return (
