@@ -62,8 +62,8 @@ WITHOUT_GPUS = {
     "environments", "hdfs", "logs", "tensorboard",
     "test_contract_artifacts", "test_contract_displays", "test_contract_inside",
     "test_contract_logs", "test_contract_post_mortem", "test_contract_refusals",
-    "test_contract_secrets", "test_yarn_giveway", "test_yarn_mended_path", "test_yarn_secret_scan",
-    "test_yarn_several",
+    "test_contract_secrets", "test_yarn_mended_path", "test_yarn_secret_scan",
+    "test_yarn_several", "test_yarn_yield_capacity",
 }  # fmt: skip
 """Folders and modules whose jobs on the cluster hold none: who counts GPUs is not disturbed.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from submarine_runtime.artifacts import Left, files
+from submarine_runtime.artifacts import LeftOut, files
 
 from submarine_engine.amounts import count
 from submarine_engine.amounts import size as in_words
@@ -155,7 +155,7 @@ def read_artifacts(paths: JobPaths, tasks: Sequence[str]) -> JobArtifacts:
     found: list[Artifact] = []
     left: dict[str, int] = {}
     for task in tasks:
-        own = Left()
+        own = LeftOut()
         root = os.fsencode(paths.task(task).artifacts)
         below = f"{task}/" if len(tasks) > 1 else ""
         for name in files(root, own):

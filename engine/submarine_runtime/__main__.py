@@ -1,4 +1,7 @@
-"""Where a task begins: ``PYTHON -u …/submarine_runtime/__main__.py TASKFOLDER``."""
+"""Where a task begins: the driver starts ``PYTHON -u …/submarine_runtime/__main__.py TASKFOLDER``.
+
+With ``--ahead`` it begins a zygote instead (`zygote`).
+"""
 
 import sys
 

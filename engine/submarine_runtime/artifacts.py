@@ -1,12 +1,11 @@
-"""Puts what a task leaves below ``SUBMARINE_OUTPUT_PATH`` where it is seen from outside.
+"""Packs the files below ``SUBMARINE_OUTPUT_PATH`` into files that the driver can fetch.
 
-A cluster that shows the files of a task's folder, and none of the folders in it, calls `finish`
-when the task is over, before it says that all is there. Small files go into one file, `PACK`: a
-line of three numbers (bytes of the name, number of the part, bytes of the data), the name, and the
-data. A large file is a part of its own, which costs no second copy where both folders are on one
-disk. The last line has no name; behind it stands, as JSON, what was left out.
-
-It is a program, too: ``python artifacts.py FOLDER LOGS``.
+Some clusters show the files of a task's folder, and none of the folders in it. There the task's
+shell runs ``python artifacts.py FOLDER LOGS`` (`finish`) when the task is over, before its end is
+told. Small files go into one file, `PACK`: a line of three numbers (bytes of the name, number of
+the part, bytes of the data), the name, and the data. A large file is a part of its own, which costs
+no second copy where both folders are on one disk. The last line has no name; behind it stands, as
+JSON, what was left out.
 """
 
 # ruff: noqa: PTH105, PTH108, PTH123 - pathlib is slow to import, and a GPU may wait
@@ -55,7 +54,7 @@ TOO_MANY = f"more than {MOST_FILES:,} files"
 LONG = "a path that is too long"
 
 
-class Left:
+class LeftOut:
     """What is left out: how many for which reason, and the first few by name."""
 
     MOST = 20
@@ -88,7 +87,7 @@ def finish(folder: str, logs: str) -> None:
 
 
 def _finish(folder: bytes, logs: bytes) -> None:
-    left = Left()
+    left = LeftOut()
     found = files(folder, left)
     first = next(found, None)
     if first is None and not left.counts:
@@ -115,7 +114,7 @@ def _finish(folder: bytes, logs: bytes) -> None:
         sys.stderr.write(f"submarine: {left.counts[NO_ROOM]:,} artifacts are lost: {NO_ROOM}\n")
 
 
-def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: Left) -> None:
+def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: LeftOut) -> None:
     parts = 0
     for name in names:
         try:
@@ -125,7 +124,7 @@ def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: Le
             left.add(name, NO_ROOM if full else UNREADABLE)
 
 
-def files(folder: bytes, left: Left) -> Iterator[bytes]:
+def files(folder: bytes, left: LeftOut) -> Iterator[bytes]:
     """Yield the names of the plain files below a folder, in their order; no link is followed."""
     count = 0
     if not _is_folder(folder):

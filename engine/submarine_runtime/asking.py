@@ -1,9 +1,10 @@
-"""``input()`` and ``getpass()`` in a job that somebody waits for: they ask where this one sits.
+"""``input()`` and ``getpass()`` in a job that somebody waits for: they ask that person.
 
-A question is a frame beside the logs, and a named pipe ``answer-NUMBER`` in the task's folder. Who
-takes the question opens the pipe, writes a line at once and the answer, a line of JSON, when it is
-given. So an answer never lies on a disk, and the end of whoever took the question is the end of the
-pipe. The log gets what a terminal would show: the prompt, and what was typed unless it is secret.
+`display_hooks` puts them in the place of Python's own. A question is a frame beside the logs, and a
+named pipe ``answer-NUMBER`` in the task's folder. The front end that takes the question opens the
+pipe, writes a line at once, and the answer, a line of JSON, when it is given. So an answer never
+lies on a disk, and when the front end ends, so does the pipe. The log gets what a terminal would
+show: the prompt, and what was typed unless it is secret.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
-    from submarine_runtime.displays import Frames
+    from submarine_runtime.displays import DisplayWriter
 
 PATIENCE = 60.0
 """Seconds that a question waits to be taken. Once it is, the person may take any time."""
@@ -43,7 +44,7 @@ class Questions:
         The task's own process.
     """
 
-    def __init__(self, frames: Frames, owner: int) -> None:
+    def __init__(self, frames: DisplayWriter, owner: int) -> None:
         self._frames = frames
         self._owner = owner
         self._lock = allocate_lock()
@@ -77,7 +78,7 @@ class Questions:
                 return answer
             finally:
                 os.unlink(path)  # noqa: PTH108 - pathlib takes long to import
-                self._frames.asked(self._number)
+                self._frames.end_question(self._number)
                 _write(typed)
 
 

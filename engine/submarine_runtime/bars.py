@@ -1,4 +1,7 @@
-"""Bars of tqdm in a job of a notebook: each is text in a display of its own, which is updated."""
+"""Progress bars of tqdm in a job of a notebook: each is text in a display of its own.
+
+`display_hooks` calls it when the code imports tqdm. The display is updated as the bar moves.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from submarine_runtime.displays import Frames
+    from submarine_runtime.displays import DisplayWriter
 
-_BAR_EVERY = 0.2
+_BAR_EVERY = 0.2  # seconds: each state shown is one more frame of the displays' file
 _FILE = 4
 """Which of a bar's arguments, by position, is the file that it is written to."""
 
@@ -23,12 +26,12 @@ _free: list[str] = []
 """Displays of bars that have gone: the next one takes such a place, as it would on a terminal."""
 
 
-class _Line:
+class _BarFile:
     """The file that a bar writes itself to, again and again; what it shows is its last state."""
 
     encoding = "utf-8"
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: DisplayWriter) -> None:
         self._frames = frames
         self._display_id = ""
         self._shown = self._state = ""
@@ -72,7 +75,7 @@ class _Line:
 _known: set[str] = set()
 
 
-def show_lines(module: ModuleType, frames: Frames) -> None:
+def show_lines(module: ModuleType, frames: DisplayWriter) -> None:
     """Have the bars of ``tqdm.auto`` show themselves in displays.
 
     Without a kernel that is the class of ``tqdm.asyncio``. Other modules may hold it already, so it
@@ -85,7 +88,7 @@ def show_lines(module: ModuleType, frames: Frames) -> None:
     def __init__(self: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401, N807 - tqdm's
         own = options.get("file") is None and len(args) <= _FILE and not options.get("gui")
         if own:
-            options["file"] = self.submarine_line = _Line(frames)
+            options["file"] = self.submarine_line = _BarFile(frames)
         begin(self, *args, **options)
 
     @wraps(close)
@@ -97,7 +100,7 @@ def show_lines(module: ModuleType, frames: Frames) -> None:
     bar.__init__, bar.close = __init__, close_line
 
 
-def show_bars(module: ModuleType, frames: Frames) -> None:
+def show_bars(module: ModuleType, frames: DisplayWriter) -> None:
     """Have ``tqdm.notebook`` show its bars as text in their displays: here are no live widgets."""
     bar = module.tqdm_notebook
     display = bar.display

@@ -1,7 +1,8 @@
 """Pickles what has no name to be imported by: lambdas, and what a function has defined.
 
-Only such objects need cloudpickle, which is imported when the first of them is met. Everything else
-stays what the standard pickle makes of it.
+Both sides use it: the notebook for what a cell needs (`submarine_engine.bundle.pickling`), the job
+for what goes back (`frames`). Only such objects need cloudpickle, which is imported when the first
+of them is met. Everything else stays what the standard pickle makes of it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _DYNAMIC_NAMES = ("_weakrefset.WeakSet", "dataclasses._FIELD_BASE", "typing.Type
 
 
 class ByValue:
-    """A part of a pickler: what it does with objects that no name leads to.
+    """A mixin for picklers: it pickles by value what has no name to be imported by.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def _weak(obj: weakref.ref[Any]) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 
 class _Gone:
-    """What is gone as soon as it is loaded."""
+    """Stands for the object of a dead weak reference: it, too, is gone once it is loaded."""
 
 
 def _content(cell: types.CellType) -> object:

@@ -1,4 +1,6 @@
-"""What a pool's controller and a worker tell each other: frames in two files, only appended to.
+"""The files through which a pool's controller and its workers exchange calls and results.
+
+`worker` and `submarine_engine.pool` use them. A file consists of frames, and is only appended to.
 
 A frame is a line of JSON, whose ``size`` says how many bytes follow it. Who reads takes whole
 frames alone, and begins anew at the last one's end: a writer that was killed in the middle leaves
@@ -56,7 +58,7 @@ _PIECE = 1 << 20
 
 
 class SpoiltError(ValueError):
-    """What is there is no frame."""
+    """The file holds something else than frames."""
 
 
 def frame(head: dict[str, Any], payload: bytes = b"") -> bytes:

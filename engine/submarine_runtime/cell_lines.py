@@ -1,6 +1,7 @@
-"""The cells that lines come from, where a job says on which line something is.
+"""Tells which cell and line a line of the job's script came from.
 
-The bundle's manifest knows them. It is read when the first of them is asked for.
+Tracebacks (`failure`) and warnings (`task`) name cells by it. The bundle's manifest says which
+lines are whose; it is read when the first place is asked for.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def cell_lines(bundle: str) -> CellLines:
     return _known[bundle]
 
 
-def warned(plain: Callable[[Any], str], message: Any, bundle: str) -> str:  # noqa: ANN401 - a WarningMessage
+def warning_text(plain: Callable[[Any], str], message: Any, bundle: str) -> str:  # noqa: ANN401 - a WarningMessage
     """Return the text of a warning with the cell and its line for the script's file and line.
 
     Parameters

@@ -1,8 +1,9 @@
-"""Frames on a connection into a running job: what both ends of `inside` speak.
+"""Frames on a connection into a running job, as both of its ends read and write them.
 
-A frame is one byte for its kind, four for its size, then its data. Who connects says `BEGIN` first,
-with JSON: what is to run, or which port is meant. Either end is a stranger to the other: a frame
-that is too large ends the connection.
+`inside` uses it in the job, `submarine_engine.inside` on the user's side. A frame is one byte for
+its kind, four for its size, then its data. Who connects says `BEGIN` first, with JSON: what is to
+run, or which port is meant. Neither end trusts the other: a frame that is too large ends the
+connection.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _LARGEST = 1 << 20
 
 
 class Channel:
-    """One end of a connection; it never waits.
+    """One end of a connection; none of its methods waits.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""How a checkpoint lies in a folder: written aside, summed, renamed; checked when it is read.
+"""The files of a checkpoint: written aside, with checksums, renamed; checked when they are read.
 
-A checkpoint is a folder ``step-000000001200`` with ``state.pickle``, of several ranks
-``rank-2.pickle`` for each other one, and ``checkpoint.json``, which says how many bytes each has
-and their sum. It is complete or not there; one that reads otherwise is passed over.
+`checkpoints` uses it. A checkpoint is a folder ``step-000000001200`` with ``state.pickle``, of
+several ranks ``rank-2.pickle`` for each other one, and ``checkpoint.json``, which says how many
+bytes each has and their sum. One that is not as it says is passed over.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def complete(storage: Folder) -> Iterator[tuple[int, str]]:
 def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
     """Return what a checkpoint says of itself; None where it is not complete."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        told = _told(storage, name)
+        told = _read_note(storage, name)
         if told["version"] == VERSION:
             files, there = told["files"], storage.names(name)
             whole = all(there.get(one) == size for one, (size, _) in files.items())
@@ -78,7 +78,7 @@ def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
     return None
 
 
-def _told(storage: Folder, name: str) -> dict[str, Any]:
+def _read_note(storage: Folder, name: str) -> dict[str, Any]:
     told: dict[str, Any] = lean.loads((storage.read(f"{name}/{NOTE}") or b"").decode("ascii"))
     return told
 
@@ -95,7 +95,7 @@ def expect_known(storage: Folder) -> None:
         version = 0
         if name.startswith(_NAME):
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                version = _told(storage, name)["version"]
+                version = _read_note(storage, name)["version"]
         if isinstance(version, int) and version > VERSION:
             raise ValueError(
                 f"{storage.where}/{name} was written by a later release (format {version}, this "

@@ -1,8 +1,8 @@
-"""Checkpoints in HDFS, by WebHDFS and the standard library alone.
+"""Checkpoints in HDFS, by WebHDFS and the standard library alone, for `checkpoints`.
 
 A file is written to this machine first, and brought to HDFS when it is whole; what is read is
-brought here first, and checked as it is read. Who asks, and which NameNodes there are, the job is
-told by `VARIABLE`.
+brought here first, and checked as it is read. The variable `VARIABLE` says as which user to ask,
+and which NameNodes there are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VARIABLE = "SUBMARINE_HDFS"
 root by WebHDFS with who asks in the query, separated by spaces (those of an HA pair).
 """
 
-_TIMEOUT = 30
+_TIMEOUT = 30  # seconds without a byte: then the other NameNode of an HA pair is asked
 _HOPS = 3
 _LONGEST = 400
 _GONE = 404

@@ -1,9 +1,10 @@
-"""How the ranks of a job agree on the steps that they keep, through the folder of the checkpoints.
+"""Lets the ranks of a job keep checkpoints of the same steps, through files in their folder.
 
-Rank 0 decides, a little ahead: from which checkpoint all begin, after which step the next one is
-written, whether all end there. It writes that into ``plan``, a line at a time. Each other rank
-writes into a file of its own that it is there, and which part of a checkpoint it has written. No
-rank waits for another one while the training goes on.
+`checkpoints` uses it in jobs of several ranks. Rank 0 decides, a little ahead: from which
+checkpoint all begin, after which step the next one is written, whether all end there. It writes
+that into ``plan``, a line at a time. Each other rank writes into a file of its own that it is
+there, and which part of a checkpoint it has written. No rank waits for another one while the
+training goes on.
 """
 
 from __future__ import annotations
@@ -131,10 +132,10 @@ class Ranks:
         self._mean = took if not self._mean else 0.9 * self._mean + 0.1 * took
         self.calls = {at: stop for at, stop in self.calls.items() if at >= done}
         if now or clock - self._looked >= min(self._storage.look, self._costs / _COST):
-            self.look()
+            self.read_plan()
             self._costs = time.monotonic() - clock
 
-    def look(self) -> None:
+    def read_plan(self) -> None:
         """Read what is new."""
         self._looked = time.monotonic()
         with suppress(OSError):  # the storage is away for a while
@@ -178,7 +179,7 @@ class Ranks:
     def _until(self, condition: Any) -> bool:  # noqa: ANN401 - a function
         limit = time.monotonic() + PATIENCE
         while True:
-            self.look()
+            self.read_plan()
             if condition():
                 return True
             if time.monotonic() > limit and not self._is_first_there():

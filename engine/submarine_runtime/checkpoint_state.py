@@ -1,8 +1,8 @@
-"""What a checkpoint keeps of a training's state, and how it comes back into the same objects.
+"""Takes the state of a training's objects for a checkpoint, and puts it back into the same objects.
 
-What has a ``state_dict`` gives its state and takes it; arrays, tensors, dicts, lists and objects
-are filled in place; anything else is put into what holds it. Beside it the random states that are
-nobody's object: those of `random`, numpy and torch.
+`checkpoints` uses it. What has a ``state_dict`` gives its state and takes it; arrays, tensors,
+dicts, lists and objects are filled in place; anything else is put into what holds it. Besides it
+keeps the random states that are nobody's object: those of `random`, numpy and torch.
 """
 
 from __future__ import annotations

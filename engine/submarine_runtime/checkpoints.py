@@ -1,8 +1,9 @@
-"""Checkpoints of a training loop, and how the next attempt goes on from the last one.
+"""Writes checkpoints of a training loop, and lets the next attempt go on from the last one.
 
-What is kept is the state that the loop gives, and the random states of `random`, numpy and torch as
-far as they are loaded (`checkpoint_state`): a run that goes on draws the same numbers as one that
-was never ended. How it lies in a folder, `checkpoint_files` knows.
+Training code calls it by `submarine_runtime.job`: ``steps``, ``restore``, ``checkpoint``. Kept are
+the state that the loop gives, and the random states of `random`, numpy and torch as far as they are
+loaded (`checkpoint_state`): a run that goes on draws the same numbers as one that was never ended.
+The files are those of `checkpoint_files`.
 
 Of several ranks the first writes the state, which is the same in all, and each its own random
 states beside it (`checkpoint_ranks`).
@@ -39,7 +40,7 @@ _SHARE = 0.05
 _PAUSE = 10.0
 """Seconds after which one that could not be written is tried again, at the soonest."""
 
-_MARGIN = 1.5
+_MARGIN = 1.5  # the next step or write may be slower than those that were measured
 
 _LOOP = "loop-"
 _SERVING = ("ps", "evaluator", "tensorboard")
@@ -128,6 +129,8 @@ class Loop:
 
         Parameters
         ----------
+        state
+            All that the steps change; it is changed in place.
         own
             What each rank has for itself; None for nothing.
 
@@ -231,6 +234,8 @@ class Loop:
 
         Parameters
         ----------
+        state, own
+            As `restore` has them.
         must
             Write one now, or raise.
 
@@ -265,6 +270,8 @@ class Loop:
         ----------
         first
             The step that this run has begun at.
+        state, own
+            As `restore` has them.
         """
         # Also of a short rest of a loop: a third attempt is not to go on from what the first has
         # left.
@@ -279,6 +286,13 @@ class Loop:
         """Write a checkpoint now; tell whether there is one of this step.
 
         Training goes on without it where it cannot be written, with a word in the log.
+
+        Parameters
+        ----------
+        state, own
+            As `restore` has them.
+        must
+            Raise where it cannot be written.
 
         Raises
         ------
@@ -360,7 +374,7 @@ class Loop:
             ranks.ask()
         if ranks.rank == 0:
             if self._pending is not None:
-                self._settle(ranks, waits=False)
+                self._complete_pending(ranks, waits=False)
             wanted = notice.given or ranks.is_asked
             due = bool(self.every) and self.is_due and self._pending is None
             if not ranks.calls and (due or wanted):
@@ -389,14 +403,14 @@ class Loop:
         if ranks.rank != 0:
             return self._try(lambda: self._add_part(ranks, aside, state, own), "", must=must)
         if self._pending is not None:
-            self._settle(ranks, waits=True)
+            self._complete_pending(ranks, waits=True)
 
         def write() -> None:
             self._pending = _Pending(self.done, aside, self._write_state(aside, state, own))
 
         wrote = self._try(write, aside, must=must)
         if wrote and waits:
-            wrote = self._settle(ranks, waits=True)
+            wrote = self._complete_pending(ranks, waits=True)
             if must and not wrote:
                 raise OSError(f"no checkpoint after step {self.done}: another rank wrote no part")
         if not wrote:
@@ -421,7 +435,7 @@ class Loop:
             raise
         ranks.add(self.done, (file.size, file.sum))
 
-    def _settle(self, ranks: checkpoint_ranks.Ranks, *, waits: bool) -> bool:
+    def _complete_pending(self, ranks: checkpoint_ranks.Ranks, *, waits: bool) -> bool:
         """Give the pending checkpoint its name once all parts are there; tell whether it has it."""
         pending, storage = self._pending, self.storage
         assert pending is not None  # noqa: S101 - who calls has looked
@@ -465,7 +479,7 @@ class Loop:
         if ranks.rank == 0:
             there = self._pending is not None and self._pending.step == self.done
             if self._pending is not None:
-                there = self._settle(ranks, waits=True) and there
+                there = self._complete_pending(ranks, waits=True) and there
             name = files.name_of(self.done)
             there = there or files.note_of(self.storage, name) is not None
             ranks.say(end=wanted and not there)
@@ -554,7 +568,7 @@ class _Notice:
         self.given = True
         return True
 
-    def look_again(self) -> None:
+    def expect_next_check(self) -> None:
         """Expect the next look of a loop that nothing brackets about as late as this one came."""
         now = time.monotonic()
         gap = now - self._looked_at if self._looked_at else 0.0
@@ -583,7 +597,20 @@ def steps(
     folder: str | None,
     every: float,
 ) -> Iterator[int]:
-    """Yield the steps that are left, see `submarine_runtime.job.steps`."""
+    """Yield the steps that are left.
+
+    Parameters
+    ----------
+    total, state, own, every
+        As `submarine_runtime.job.steps` has them.
+    folder
+        Where the job's checkpoints lie; None for nowhere.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        As `submarine_runtime.job.steps` does.
+    """
     if isinstance(total, bool) or not isinstance(total, int) or total < 0:
         raise ValueError(f"steps({total!r}): give how many steps there are, a whole number")
     loop = Loop(place_of_next(folder), every, total=total)
@@ -606,8 +633,12 @@ def own_loop(folder: str | None, *, begins: bool, every: float = EVERY) -> Loop:
 
     Parameters
     ----------
+    folder
+        Where the job's checkpoints lie; None for nowhere.
     begins
         Whether this is the beginning of another one.
+    every
+        Seconds between two checkpoints.
 
     Raises
     ------
@@ -623,7 +654,7 @@ def own_loop(folder: str | None, *, begins: bool, every: float = EVERY) -> Loop:
         )
     else:
         _own.every = every
-        notice.look_again()
+        notice.expect_next_check()
     return _own
 
 
@@ -635,14 +666,26 @@ def forget() -> None:
 
 
 def place_of_next(folder: str | None) -> str | None:
-    """Return the folder of the next loop: of several in a script each has its own."""
+    """Return the folder of the next loop: of several in a script each has its own.
+
+    Parameters
+    ----------
+    folder
+        Where the job's checkpoints lie; None for nowhere.
+    """
     global _begun  # noqa: PLW0603 - of the process
     _begun += 1
     return folder if folder is None or _begun == 1 else f"{folder}/{_LOOP}{_begun}"
 
 
 def latest(folder: str | None) -> str | None:
-    """Return the newest complete checkpoint, see `submarine_runtime.job.latest_checkpoint`."""
+    """Return the newest complete checkpoint, see `submarine_runtime.job.latest_checkpoint`.
+
+    Parameters
+    ----------
+    folder
+        Where the job's checkpoints lie; None for nowhere.
+    """
     if folder is None:
         return None
     found = []

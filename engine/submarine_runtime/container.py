@@ -1,7 +1,7 @@
-"""What a YARN container begins with: unpack the payload, see which GPUs are ours, be the task.
+"""Starts the task of a YARN container: unpacks the payload, finds its GPUs, runs the task.
 
-What is written lies in the container's log folder, where the NodeManager shows it:
-``started.json``, then the runtime's own files.
+The container's shell script begins it. What it writes lies in the container's log folder, where the
+NodeManager shows it: ``started.json``, then the files that every task writes.
 """
 
 # ruff: noqa: PTH103
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _FOLDER = 0o040000  # a folder, and none of the bits by which group and others may write
-_CONNECT = 3.0
+_CONNECT = 3.0  # seconds: it is this very machine; what drops packets holds up the first line
 _PATIENCE = 20.0  # a busy node answers late; without its answer the task would see every GPU
 _OWN = "/ws/v1/node/resources/yarn.io%2Fgpu"
 
@@ -118,7 +118,7 @@ def _answer(node: _socket.socket | Exception) -> str:
 
 
 class _RefusedError(OSError):
-    """The node wants to know who asks, by Kerberos or TLS: no ticket goes to a container."""
+    """The NodeManager asks for Kerberos or a client's certificate, and no container has those."""
 
 
 def _visible(program: str) -> list[str]:
@@ -180,7 +180,7 @@ def _lease(count: int, devices: list[str]) -> list[str] | None:
             break
         for descriptor in held.values():
             os.close(descriptor)
-        time.sleep(0.05)
+        time.sleep(0.05)  # a process that ends, or a container that got too few, gives some back
     if len(held) < count:
         sys.stderr.write(f"submarine: only {len(held)} of {count} GPUs are free on this node\n")
     for descriptor in held.values():

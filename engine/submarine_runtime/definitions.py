@@ -1,4 +1,8 @@
-"""Functions and classes of a notebook: whose they are, by which names they go, what they hold."""
+"""Tells of a function or class which module it is of, by which names to find it, what it holds.
+
+Both sides ask it when they pickle what a notebook has defined: `submarine_engine.bundle` on the way
+to the job, `home` on the way back.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The token by which a container asks HDFS: the driver replaces it before its life is over.
+"""The delegation token by which a container asks HDFS, which is replaced before it expires.
 
 The first one comes in the addresses and variables that a container is sent. Each later one is a
-message of the driver's (`relay`), a file of the container's folder from then on; and it takes the
-first one's place in Hadoop's own file of tokens, which every Java begins with.
+message of the driver's, which `relay` brings; it is a file of the container's folder from then on.
+It takes the first one's place in Hadoop's own file of tokens as well, which every Java begins with.
 
 Formats are those of Hadoop's ``Token``, ``Credentials`` and ``WritableUtils``.
 """

@@ -1,11 +1,14 @@
-"""Watches imports, so that what IPython and matplotlib show becomes frames."""
+"""Hooks into the imports of IPython, matplotlib and tqdm, so that what they show becomes frames.
+
+`task` begins and ends it. Nothing is imported here that the code does not import itself.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from submarine_runtime.displays import INLINE, Frames
+from submarine_runtime.displays import INLINE, DisplayWriter
 from submarine_runtime.lean import suppress
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Then:
-    """Loads a module as its own loader does, and then does something more."""
+    """Loads a module by its own loader, and calls a function with it then."""
 
     def __init__(self, loader: Any, then: Callable[[ModuleType], None]) -> None:  # noqa: ANN401
         self._loader = loader
@@ -37,10 +40,10 @@ class _Then:
         self._then(module)
 
 
-class _Watch:
-    """Notices the imports that displays hang on; finds nothing itself."""
+class _ImportHooks:
+    """A finder in `sys.meta_path`: it calls a function once a module that shows things is there."""
 
-    def __init__(self, frames: Frames, *, notebook: bool) -> None:
+    def __init__(self, frames: DisplayWriter, *, notebook: bool) -> None:
         self.frames = frames
         self.notebook = notebook
         self._then: dict[str, Callable[[ModuleType], None]] = {
@@ -138,10 +141,10 @@ def _get_ipython() -> Any:  # noqa: ANN401 - IPython's
     return __import__("IPython").get_ipython()
 
 
-_watches: list[_Watch] = []
+_active: list[_ImportHooks] = []
 
 
-def _let_ask(watch: _Watch) -> None:
+def _let_ask(hooks: _ImportHooks) -> None:
     """Have the builtin ``input`` and ``getpass.getpass`` ask who waits for the task."""
     import builtins  # noqa: PLC0415 - built in
 
@@ -152,7 +155,7 @@ def _let_ask(watch: _Watch) -> None:
         if None not in made:
             from submarine_runtime.asking import Questions  # noqa: PLC0415 - only who asks needs it
 
-            made.setdefault(None, Questions(watch.frames, owner))
+            made.setdefault(None, Questions(hooks.frames, owner))
         return made[None]
 
     def input(prompt: object = "", /) -> Any:  # noqa: A001, ANN401 - in the place of that one
@@ -162,7 +165,7 @@ def _let_ask(watch: _Watch) -> None:
         return questions().ask(str(prompt), password=True)
 
     vars(builtins)["input"] = input
-    watch.then("getpass", lambda module: vars(module).update(getpass=getpass))
+    hooks.then("getpass", lambda module: vars(module).update(getpass=getpass))
 
 
 def begin(folder: str, *, asks: bool = False) -> None:
@@ -173,12 +176,12 @@ def begin(folder: str, *, asks: bool = False) -> None:
     asks
         Whether somebody waits for the task who may be asked.
     """
-    watch = _Watch(Frames(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
+    hooks = _ImportHooks(DisplayWriter(folder), notebook=os.environ.get("MPLBACKEND") == INLINE)
     if asks:
-        _let_ask(watch)
-    watch.begin()
-    _watches[:] = [watch]
-    if watch.notebook:
+        _let_ask(hooks)
+    hooks.begin()
+    _active[:] = [hooks]
+    if hooks.notebook:
         import builtins  # noqa: PLC0415 - built in
 
         # Libraries ask so whether they are in a notebook, rich for one.
@@ -188,21 +191,21 @@ def begin(folder: str, *, asks: bool = False) -> None:
 
 def after_import(name: str, then: Callable[[ModuleType], None]) -> None:
     """Call `then` with the module `name` as soon as it is imported."""
-    for watch in _watches:
-        watch.add(name, then)
+    for hooks in _active:
+        hooks.add(name, then)
 
 
 def finish() -> bool:
     """Show what the code's end leaves to be shown; return whether there was anything to do."""
-    if not _watches:
+    if not _active:
         return False
-    watch = _watches.pop()
+    hooks = _active.pop()
     with suppress(BaseException):  # foreign code draws here
         shell = sys.modules.get("submarine_runtime.shell")
         if shell is None:
             return False
-        watch.frames.last = True
+        hooks.frames.last = True
         shell.end_cell()
-        watch.frames.finish()
+        hooks.frames.finish()
         return True
     return False

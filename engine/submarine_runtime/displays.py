@@ -1,9 +1,9 @@
-"""What the user's code shows, as frames in a file beside the logs.
+"""Writes what the user's code shows (figures, tables, HTML) as frames into a file beside the logs.
 
-A frame is a line of JSON: its kind (``display``, ``update``, ``clear``; ``question`` and ``asked``
-of `submarine_runtime.asking`), a MIME bundle, and how
-many bytes stdout and stderr had at that moment, so that a reader puts it where it belongs between
-their text. Nothing of it is imported before the code imports IPython or matplotlib itself.
+`display_hooks` and `shell` write by it. A frame is a line of JSON: its kind (``display``,
+``update``, ``clear``; ``question`` and ``asked`` of `submarine_runtime.asking`), a MIME bundle, and
+how many bytes stdout and stderr had at that moment, so that a reader puts it where it belongs
+between their text. It is imported once the code imports IPython or matplotlib.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PLENTY = MOST // 2
 _SHORT = 1 << 16
 
 
-class Frames:
+class DisplayWriter:
     """Writes frames behind what the file holds; for all threads, and for forks too.
 
     Parameters
@@ -103,7 +103,7 @@ class Frames:
         told = {"number": number, "prompt": prompt, "password": password}
         self._add({"kind": "question", **told})
 
-    def asked(self, number: int) -> None:
+    def end_question(self, number: int) -> None:
         """Write that a question is over; what was typed is what the log has next."""
         self._add({"kind": "asked", "number": number})
 

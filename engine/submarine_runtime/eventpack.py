@@ -1,4 +1,6 @@
-"""Packs what a task writes to its log directory into one log, which is seen from outside.
+"""Packs the events that a task writes for TensorBoard into one log, which the driver can read.
+
+`container` starts it, `pod` packs by it.
 
 A NodeManager shows the files of a container's log folder, and none of the folders in it. So the
 files below ``SUBMARINE_LOGDIR`` (events for TensorBoard) go into one more log beside ``stdout``,
@@ -37,8 +39,8 @@ _PIECE = 1 << 22
 _MOST_FILES = 2000
 _DEEPEST = 8
 _LONGEST = 1000
-_LOOK = 0.1
-_PATIENCE = 15.0
+_LOOK = 0.1  # seconds until the end of the task is seen: a look at one file of /proc
+_PATIENCE = 15.0  # seconds for the last events: an HDFS that is away keeps no process for ever
 _DESCRIPTORS = 1024
 _SENT = ".sent"
 

@@ -1,14 +1,15 @@
-"""A task tells the driver that it is there, and hears where the others are, before its code begins.
+"""The messages between a task and its driver: the task says hello, and learns where the others are.
 
-The messages are small files of the task's folder, each written aside and renamed:
+`task` calls `meet` before the user's code begins. The messages are small files of the task's
+folder, each written aside and renamed:
 
 ``hello.json``
     by the task: its host, free ports, its process.
 ``answer.json``
-    by the driver, once all tasks have said hello: who is where. It opens the gate.
+    by the driver, once all tasks have said hello: who is where. Then the code begins.
 
-How they come from one machine to the other is the cluster's: `Carrier` is what a task needs of it.
-The variables by which frameworks find each other are made of the answer (`rendezvous`).
+How they come from one machine to the other is the cluster's part: `Carrier` is what a task needs of
+it. The variables by which frameworks find each other are made of the answer (`rendezvous`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
             """Bring a message to the driver; OSError where that fails now."""
 
         def hear(self, name: str) -> bytes | None:
-            """Return a message of the driver's; None where there is none yet. OSError likewise."""
+            """Return a driver's message; None where there is none yet, OSError as of `say`."""
 
 
 HELLO = "hello.json"
@@ -53,8 +54,8 @@ can name the task that does not come.
 PORTS = 4
 """Free ports that a task offers; `rendezvous` says which is whose."""
 
-_SOONEST = 0.01
-_LATEST = 0.02  # a look at one file
+_SOONEST = 0.01  # seconds until the second look; the pauses double up to the latest
+_LATEST = 0.02  # seconds: a look at one file, by which every task's first line is late
 _CALLS = 2000.0  # a second: so often all tasks that wait ask whoever has the answer
 
 
@@ -271,7 +272,7 @@ def _network() -> str:
     return ""
 
 
-class Place:
+class TaskPlace:
     """Which of a job's tasks this is, for `submarine_runtime.job`.
 
     Parameters
@@ -301,7 +302,7 @@ class Place:
         """The worker of rank 0, as the answer has it."""
 
 
-def place(folder: str | None) -> Place:
+def place(folder: str | None) -> TaskPlace:
     """Return where this task stands; outside a job, and in a job of one task, it is alone.
 
     Parameters
@@ -313,7 +314,7 @@ def place(folder: str | None) -> Place:
     data = Files(folder).hear(ANSWER) if folder else None
     if data is not None:
         answer = lean.loads(data.decode())
-        return Place(answer["tasks"], me, int(answer["attempt"]))
+        return TaskPlace(answer["tasks"], me, int(answer["attempt"]))
     role, _, index = me.rpartition("-")
     alone = {"role": role, "index": int(index), "rank": 0, "host": "localhost", "ports": []}
-    return Place({me: alone}, me, int(os.environ.get("SUBMARINE_ATTEMPT", "1")))
+    return TaskPlace({me: alone}, me, int(os.environ.get("SUBMARINE_ATTEMPT", "1")))

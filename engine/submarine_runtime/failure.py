@@ -1,4 +1,7 @@
-"""An exception as a person and as JSON sees it, without the runtime's own frames."""
+"""Formats an exception of the user's code: as text for people, as JSON for front ends.
+
+`outcome` and `home` use it. Frames of the runtime itself are left out.
+"""
 
 from __future__ import annotations
 
@@ -113,13 +116,13 @@ class Raised:
         kinds = type(error).__mro__
         self.kinds = [(str(kind.__module__), str(kind.__qualname__)) for kind in kinds]
         args, held = _made_of(error)
-        self.args = tuple(self._kept(one, links, made, state=state) for one in args)
+        self.args = tuple(self._as_raised(one, links, made, state=state) for one in args)
         self.state = held if state else {}
         self.suppresses = error.__suppress_context__
-        self.cause = self._kept(error.__cause__, links, made, state=state)
-        self.context = self._kept(error.__context__, links, made, state=state)
+        self.cause = self._as_raised(error.__cause__, links, made, state=state)
+        self.context = self._as_raised(error.__context__, links, made, state=state)
 
-    def _kept(
+    def _as_raised(
         self,
         value: Any,  # noqa: ANN401 - an argument
         links: int,
@@ -132,7 +135,7 @@ class Raised:
                 return made[id(value)][0]
             return Raised(value, links - 1, state=state, made=made) if links > 1 else None
         if type(value) is list and any(isinstance(one, BaseException) for one in value):
-            return [self._kept(one, links, made, state=state) for one in value]
+            return [self._as_raised(one, links, made, state=state) for one in value]
         return value
 
 

@@ -1,6 +1,7 @@
-"""The pickle that goes home: frames written by one pickler, each readable where those before are.
+"""Writes the pickle that goes back to the notebook, in frames that one pickler writes.
 
-What cannot be pickled is left out of a frame, and noted.
+`home` writes the changes of a cell by it. Each frame can be read where those before it could be;
+what cannot be pickled is left out of a frame, and noted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
         bundle: str
         namespace: dict[str, Any]
 
-        def known(self, obj: object, /) -> tuple[Any, ...] | None:
+        def key_of(self, obj: object, /) -> tuple[Any, ...] | None:
             """Return what the notebook knows `obj` by; None where it does not."""
 
         def view(self, obj: object, /) -> Any:  # noqa: ANN401 - as pickle's reducers
@@ -181,7 +182,7 @@ def is_small(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
 
 
 class Comparer:
-    """A file that is not written: it raises where what comes is not what the other file says."""
+    """A file that only compares: it raises where what is written differs from another file."""
 
     def __init__(
         self,
@@ -241,7 +242,7 @@ def _pickler(home: Origins, file: _File) -> Any:  # noqa: ANN401 - a pickler
         namespace = home.namespace
 
         def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-            return home.known(obj) or (self.globals_of(obj) if type(obj) is dict else None)
+            return home.key_of(obj) or (self.globals_of(obj) if type(obj) is dict else None)
 
         def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 - as pickle has it
             if not is_definition(obj):
@@ -284,7 +285,7 @@ def closed_file(name: str | bytes | int, mode: str) -> Any:  # noqa: ANN401 - an
 
 
 class Content:
-    """Stands for what an array holds: not for itself, which the notebook has."""
+    """Is pickled as an array's content alone: the array itself is in the notebook."""
 
     def __init__(self, array: Any) -> None:  # noqa: ANN401 - an array of numpy
         self._array = array
@@ -293,8 +294,8 @@ class Content:
         return self._array.__reduce_ex__(protocol)
 
 
-class Again:
-    """Stands for what a call gives where it is loaded."""
+class CallOnLoad:
+    """Is pickled as a call, which is made where the pickle is loaded."""
 
     def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
         self._call = function, args

@@ -1,8 +1,10 @@
-"""What objects of well-known packages, and exceptions, are where pickle would leave something out.
+"""Pickles what pickle itself would lose: tensors, optimizers, exceptions of well-known packages.
 
+Both sides use it, the notebook's (`submarine_engine.bundle.pickling`) and the job's (`home`).
 Tensors keep their gradients, their hooks and the memory that they share, and go through the host's
 memory from one GPU to another; optimizers keep their hooks; what a package has once for its whole
-process stays that of the process. Nothing is imported: a package that is not there has no objects.
+process stays that of the process. No package is imported here: where it is not loaded, there are
+none of its objects.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def make_object(kind: Any, *args: object) -> Any:  # noqa: ANN401 - a class, and
 
 
 class Made:
-    """Stands for what a call gives where it is loaded: a step in making an object, nobody's own."""
+    """Is pickled as a call, made where the pickle is loaded: a step in making an object."""
 
     def __init__(self, function: Callable[..., object], *args: object) -> None:
         self._call = function, args
@@ -92,7 +94,7 @@ class Made:
 
 
 class _Content:
-    """Stands for what a storage holds: not for itself, which the other side has."""
+    """Is pickled as a storage's content alone: the storage itself is on the other side."""
 
     def __init__(self, storage: Any) -> None:  # noqa: ANN401 - of torch
         self._storage = storage
@@ -108,7 +110,7 @@ class _Content:
 def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     """Reduce a tensor with its gradient and hooks; a graph that led to it cannot be carried."""
     graph, plain = graph_of(obj), obj
-    beside = _beside(obj)
+    beside = _attached(obj)
     if graph:
         plain = obj.detach()
         beside = {**{name: held for name, held in vars(obj).items() if held is not None}, **beside}
@@ -123,7 +125,7 @@ def _tensor(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
     return *found, beside, None, None, torch._utils._set_obj_state  # noqa: SLF001 - as torch does
 
 
-def _beside(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
+def _attached(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
     """Return what hangs on a tensor, and is no part of torch's own pickles."""
     held = obj.grad if obj.is_leaf or obj.retains_grad else None
     found = {"grad": held, "_backward_hooks": obj._backward_hooks}  # noqa: SLF001 - torch has no other way
@@ -251,7 +253,7 @@ def _state_of_tensor(obj: Any) -> tuple[str, Any]:  # noqa: ANN401 - of torch
     as_it_came = getattr(type(obj.grad_fn), "from_elsewhere", False)
     graph = None if as_it_came else graph_of(obj)
     return "tensor", (
-        obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _beside(obj), graph,
+        obj.detach(), obj.requires_grad and obj.is_leaf, attributes, _attached(obj), graph,
     )  # fmt: skip
 
 

@@ -1,9 +1,11 @@
-"""What a cell leaves behind goes home: the names that it bound, and what it changed in place.
+"""Writes what a cell has done for the notebook: the names that it bound, what it changed in place.
 
-A value that travelled to the job is known by its file and by its number in the memo of the file's
-pickle: that number is the same where it was pickled and where it was loaded. So one pickle goes
-back in which such an object is only named, with the new state of those that changed; who loads it
-finds the notebook's originals, and every alias stays one.
+`task` begins it before the cell's code and `outcome` has it write at the end; the notebook reads it
+by `submarine_engine.home`. An object that travelled to the job is known by its file and by its
+number in the memo of that file's pickle: the number is the same where it was pickled and where it
+was loaded. So the pickle that goes back only names such an object, with the new state of those that
+changed. The notebook finds its originals by that, and two names of one object stay two names of
+one.
 
 The pickle (``results/home.pkl``) is a sequence of frames written by one pickler, see `Home.write`.
 """
@@ -35,7 +37,7 @@ from submarine_runtime.definitions import (
     space_of,
 )
 from submarine_runtime.frames import (
-    Again,
+    CallOnLoad,
     ClosedFile,
     Comparer,
     Content,
@@ -223,7 +225,7 @@ class Home:
             from submarine_runtime.module_state import ModuleStates  # noqa: PLC0415 - seldom
 
             self._states_of_modules = ModuleStates(
-                self._modules, display_hooks.after_import, self.known, self.bundle
+                self._modules, display_hooks.after_import, self.key_of, self.bundle
             )
         progress_file.reach(progress_file.CODE)
 
@@ -259,7 +261,7 @@ class Home:
             memo = unpickler.memo.copy()
             del unpickler
             self._roots[path] = value
-            self._objects[path] = objects = _kept(memo, self.namespace)
+            self._objects[path] = objects = _mutable(memo, self.namespace)
             self._kinds[path] = dict(zip(objects, map(type, objects.values())))  # noqa: B905 - of one length
             self._known.update({id(obj): ("file", path, number) for number, obj in objects.items()})
             for obj in objects.values() if "numpy" in sys.modules else ():
@@ -351,7 +353,7 @@ class Home:
         return {
             **frames.finish(),
             "defined": sorted(name for name in self._defines if name in self.namespace),
-            "gone": sorted(self._gone()),
+            "gone": sorted(self._deleted()),
             "asked": bool(self._outputs),
             "seconds": max(0.0, time.monotonic() - ending.at[1]),
         }
@@ -418,7 +420,7 @@ class Home:
             found = getattr(found, part, None)
         return found is value
 
-    def _gone(self) -> Iterator[str]:
+    def _deleted(self) -> Iterator[str]:
         """Yield the names that the cell has deleted."""
         if self._before is None or self._nothing or self._outputs:
             return
@@ -512,7 +514,7 @@ class Home:
             if place[0] in ("over", "closed", "at"):
                 yield ("again", name), "place", place
             else:
-                frames.stay(name, value, "the job took from it; the one here is as it was")
+                frames.stay(name, value, "the job has read on; the notebook's is where it was")
 
     def _changed_attributes(self) -> Iterator[tuple[str, str, bool, Any]]:
         for name, (owner, before) in self._attributes.items():
@@ -733,7 +735,7 @@ class Home:
             return False
         return not file.read(1) and comparer.is_at_end()
 
-    def known(self, obj: object) -> tuple[Any, ...] | None:
+    def key_of(self, obj: object) -> tuple[Any, ...] | None:
         """Return what the notebook knows `obj` by; None where it does not."""
         found = self._known.get(id(obj))
         if found is not None:
@@ -833,7 +835,7 @@ def _state(obj: Any) -> tuple[str, Any]:  # noqa: ANN401, PLR0911 - each kind of
         frameworks.make_object,
     )
     if not plain and state is None and items is None and pairs is None:
-        return "whole", Again(function, args)
+        return "whole", CallOnLoad(function, args)
     return "state", (
         state,
         None if items is None else list(items),
@@ -902,7 +904,7 @@ def _alike(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-def _kept(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
+def _mutable(memo: dict[int, Any], namespace: dict[str, Any]) -> dict[int, Any]:
     """Return the objects of a memo that can change, without those that loading itself made.
 
     A state that was handed to an object, or an argument of a constructor, only the memo holds.

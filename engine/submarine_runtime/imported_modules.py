@@ -1,7 +1,8 @@
-"""Which installed modules a job has loaded, so that its next run finds them loaded.
+"""Notes which installed modules a job has loaded, so that its next run can begin with them loaded.
 
-At its end a job leaves all their names (`note`). One that may be begun again notes each as it is
-imported (`watch`): its first attempt may come to no end of its own.
+`task` writes the list at the job's end (`note`); `submarine_engine.clusters.local.zygotes` reads
+it. A job that may be tried again notes each module as it is imported (`record_imports`), since its
+first attempt may be killed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def note(folder: str) -> None:
         os.replace(aside, f"{folder}/{FILE}")  # noqa: PTH105 - pathlib takes long to import
 
 
-def watch(folder: str) -> int:
+def record_imports(folder: str) -> int:
     """Note in `folder` each module that is imported from now on, a line each.
 
     Returns the descriptor of the file, -1 where it cannot be written.
@@ -61,12 +62,12 @@ def watch(folder: str) -> int:
         descriptor = os.open(f"{folder}/{IMPORTS}", flags, mode_in(folder))
     except OSError:  # a full disk is no reason to fail
         return -1
-    sys.meta_path.insert(0, _Watch(descriptor))
+    sys.meta_path.insert(0, _ImportRecorder(descriptor))
     return descriptor
 
 
-class _Watch:
-    """Notes what is looked for; finds nothing itself."""
+class _ImportRecorder:
+    """A finder in `sys.meta_path` that notes each name which is imported, and finds nothing."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -1,11 +1,13 @@
-"""A server beside a running task: programs, shells and ports of it for the job's owner.
+"""A server beside a running task: for the owner it runs programs and shells, and forwards ports.
 
-It begins when somebody first asks for it, and ends when nobody has for a while, or the task ends.
-What it runs has the environment, the folder and the GPUs of the task, and is ended with it: on the
-local cluster the supervisor ends all of the task's, elsewhere this server ends its own.
+It serves ``submarine job exec``, ``shell`` and ``forward`` (`submarine_engine.inside`). It begins
+when somebody first asks for it, and ends when nobody has for a while, or the task ends. What it
+runs has the environment, the folder and the GPUs of the task, and is ended with it: on the local
+cluster the supervisor ends all of the task's processes, elsewhere this server ends its own.
 
-On the same machine it listens at a socket in the task's folder, which is the owner's alone; on
-another one by TLS, and each end shows the certificate of the application, which is nobody else's.
+On the same machine it listens at a socket in the task's folder, which only the owner may enter. For
+another machine it listens by TLS: both ends show the application's certificate, which nobody else
+has.
 """
 
 from __future__ import annotations
@@ -64,10 +66,10 @@ IDLE_ELSEWHERE = 1800.0
 _LOOK = 0.5  # seconds between two looks at the task, where no kernel tells of its end
 _PATIENCE = 10.0  # seconds that who connects has to say what for
 _GRACE = 2.0  # seconds that what a client has left has to end in
-_LINGER = 5.0
-_PAUSE = 0.05
+_LINGER = 5.0  # seconds for a client to read the last words: closing sooner may lose them
+_PAUSE = 0.05  # seconds: accept() fails again at once while too many files are open
 _LONGEST = 200  # characters of what was asked for, in what is answered
-_CONNECT = 5.0
+_CONNECT = 5.0  # seconds: the port is on this machine, and answers at once or hangs
 _BACKLOG = 256
 _STRANGERS = 256
 """Connections that nobody has proven to be the owner's; more wait until one of these is through."""
@@ -134,7 +136,7 @@ def _began(pid: int) -> bytes | None:
 
 
 class LocalListener:
-    """A socket in the task's folder: who can go there is its owner.
+    """A socket in the task's folder, which only its owner can enter.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ class LocalListener:
     def _inode(self, name: str) -> int:
         return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_ino
 
-    def told(self) -> dict[str, Any]:
+    def address(self) -> dict[str, Any]:
         """Return where it listens."""
         path = os.readlink(f"/proc/self/fd/{self._folder}") + f"/{SOCKET}"  # noqa: PTH115
         return {"path": path, "host": os.uname().nodename, "pid": os.getpid()}
@@ -192,7 +194,7 @@ class LocalListener:
 
 
 class NetworkListener:
-    """A port of this machine: who shows the application's certificate and the question's id.
+    """A port of this machine, for who shows the application's certificate and the question's id.
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ class NetworkListener:
         self._context.verify_mode = ssl.CERT_REQUIRED
         self.socket = socket.create_server(("", 0), backlog=_BACKLOG)
 
-    def told(self) -> dict[str, Any]:
+    def address(self) -> dict[str, Any]:
         """Return where it listens."""
         port = self.socket.getsockname()[1]
         return {"host": own_host(), "port": port, "id": self._question}
@@ -311,7 +313,7 @@ def _handle(task: Task, listener: Listener, connection: socket.socket) -> NoRetu
 
 
 class _RefusedError(Exception):
-    """What was asked for cannot be; its words go to who asked."""
+    """The request is refused; the client gets the message."""
 
 
 class _Session:
@@ -376,7 +378,7 @@ class _Session:
 
     def _begin(self, asked: Mapping[str, Any]) -> None:
         if asked.get("version") != VERSION:
-            raise _RefusedError("it is of another release of Submarine than the job")
+            raise _RefusedError("this client is of another release of Submarine than the job")
         if (port := asked.get("port")) is not None:
             self._connect(port)
             return
@@ -640,14 +642,14 @@ def _end_descendants(grace: float) -> None:
                 os.killpg(pid, number)  # each leads a session of its own, or is ended below
     until = time.monotonic() + grace
     while asked and time.monotonic() < until and _children():
-        time.sleep(0.02)
+        time.sleep(0.02)  # a small part of the grace: who obeys is not waited for longer
         _reap()
     # The children of those killed come next.
     while found := _children():
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
+        time.sleep(0.01)  # the kernel ends them, and gives us their children, in a moment
         _reap()
 
 
@@ -659,9 +661,9 @@ def _put(folder: str, name: str, told: bytes) -> None:
     os.replace(aside, f"{folder}/{name}")  # noqa: PTH105 - pathlib is slow
 
 
-def told_of(listener: Listener) -> bytes:
-    """Return what is told of a server: where it is found."""
-    return dumps({"version": VERSION, **listener.told()}).encode()
+def announcement(listener: Listener) -> bytes:
+    """Return the message that says where a server listens."""
+    return dumps({"version": VERSION, **listener.address()}).encode()
 
 
 def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
@@ -684,7 +686,7 @@ def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
 def begin_beside(
     task: Task, credentials: str, question: bytes, let_go: Callable[[], object] = lambda: None
 ) -> bytes:
-    """Begin to serve in a process of its own, for another machine; return what is told of it.
+    """Begin to serve another machine in a process of its own; return where it listens.
 
     Parameters
     ----------
@@ -703,7 +705,7 @@ def begin_beside(
         It is no question, or the machine has no room.
     """
     listener = NetworkListener(credentials, str(loads(question.decode())["id"]))
-    told = told_of(listener)
+    told = announcement(listener)
     if pid := os.fork():
         listener.close()
         os.waitpid(pid, 0)
@@ -727,7 +729,7 @@ def main(words: Sequence[str]) -> None:
     """
     folder, pid = words
     task, listener = Task(folder, int(pid), os.environ), LocalListener(folder)
-    _put(folder, INSIDE, told_of(listener))
+    _put(folder, INSIDE, announcement(listener))
     serve(task, listener)
 
 

@@ -1,7 +1,8 @@
-"""A job of several tasks as a cluster that JAX knows, as it knows Slurm and Open MPI.
+"""Lets ``jax.distributed.initialize()`` work without arguments in a job of several tasks.
 
-JAX reads the coordinator's address from a variable, and asks its list of kinds of clusters for the
-rest. Ours is put on that list as JAX is imported; JAX is not imported for it.
+JAX reads the coordinator's address from a variable, and asks its list of kinds of clusters (Slurm,
+Open MPI) for the rest. `task` has ours put on that list as JAX is imported; JAX is not imported for
+it.
 """
 
 from __future__ import annotations

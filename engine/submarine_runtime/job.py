@@ -1,7 +1,8 @@
-"""What training code may ask of the job that it runs in; outside a job there is none.
+"""What training code may ask of the job that it runs in: its place, checkpoints, progress.
 
-Which of several tasks this is, as names of the module: ``job.rank``, ``job.world_size``. Where
-there is one task, or none, it is the first of one: the same code runs in a plain cell.
+``from submarine_runtime import job`` is how code gets it; outside a job there is none, and nothing
+fails. Which of several tasks this is are names of the module: ``job.rank``, ``job.world_size``. In
+a job of one task, and outside a job, it is the first of one: the same code runs in a plain cell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A Jupyter kernel as a job: what the script of a kernel on the cluster runs.
+"""Runs a Jupyter kernel as a job: the script of ``submarine notebook kernel`` calls `serve`.
 
-The kernel is a process of its own, which this one watches over: it begins it anew where somebody
-restarts it, with the same ports and key, so that its GPUs are kept; and it ends both once the
-kernel has not been busy for a while. Its ports and its key are in a file of the user's alone
+The kernel is a process of its own. Where somebody restarts it, it is begun anew with the same ports
+and key, so that its GPUs are kept; once it has not been busy for a while, the job ends. Its ports
+and its key are in a file that only the user may read
 (`submarine_runtime.notebook_server.private_folder`).
 """
 
@@ -23,8 +23,8 @@ from submarine_runtime import progress_file
 from submarine_runtime.lean import suppress
 from submarine_runtime.notebook_server import (
     KEPT,
+    IdleLimit,
     NotebookError,
-    Use,
     private_folder,
     write_private,
 )
@@ -42,7 +42,7 @@ AGAIN = "kernel-again"
 RESTART_WITHIN = 10.0
 """Seconds after a kernel has ended by itself in which somebody may begin it anew."""
 
-_LOOK = 0.05
+_LOOK = 0.05  # seconds: somebody who restarts the kernel waits for this look
 _GRACE = 2.0  # seconds that a kernel has to end in
 
 
@@ -77,7 +77,7 @@ def serve(*, idle: float = 0.0) -> str:
     place = private_folder()
     kernel = _Kernel(place, "submarine_kernel" if ours else "ipykernel_launcher")
     try:
-        return kernel.watch(Use(idle, place / KEPT))
+        return kernel.run_to_end(IdleLimit(idle, place / KEPT))
     finally:
         kernel.end()
 
@@ -117,7 +117,7 @@ class _Kernel:
             start_new_session=True,  # an interrupt of the kernel is for all of its group
         )
 
-    def watch(self, use: Use) -> str:
+    def run_to_end(self, use: IdleLimit) -> str:
         """Stay with it to its end; return why that came."""
         while True:
             code = self._process.poll()
@@ -133,7 +133,7 @@ class _Kernel:
             self._tell()
             self._listen()
             begins = self._told_starts != self._starts
-            said = use.look(0.0 if self._busy or begins else time.monotonic() - self._used)
+            said = use.note_unused(0.0 if self._busy or begins else time.monotonic() - self._used)
             if said:
                 sys.stdout.write(f"{said}\n")
                 sys.stdout.flush()
@@ -181,7 +181,7 @@ class _Kernel:
         self._client.start_channels(shell=False, stdin=False, hb=False, control=False)
 
     def _listen(self) -> None:
-        """Hear whether it is busy; wait a moment for that."""
+        """Read whether the kernel is busy; wait a moment for its message."""
         if self._client is None:
             time.sleep(_LOOK)
             return

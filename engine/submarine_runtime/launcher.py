@@ -1,9 +1,9 @@
-"""What runs a task where its files are, and tells how it ended: on a shared disk, in a pod, a host.
+"""Runs a task whose files are there already, and writes how it ended: on a shared disk, in a pod.
 
-``python -I …/launcher.py FOLDER TASK…`` is one of several equal processes, one for each task, and
-``SLURM_PROCID`` says which; elsewhere there is one task alone. A task's folder has ``launch.json``;
-``node``, ``started.json``, the logs, and at last ``exit`` are written here, see "What a container
-writes" in docs/clusters.md.
+Slurm, Kubernetes and clusters that others write start it. ``python -I …/launcher.py FOLDER TASK…``
+is one of several equal processes, one for each task, and ``SLURM_PROCID`` says which; elsewhere
+there is one task alone. A task's folder has ``launch.json``; ``node``, ``started.json``, the logs,
+and at last ``exit`` are written here, see "What a container writes" in docs/clusters.md.
 """
 
 # ruff: noqa: PTH105, PTH109, PTH112, PTH117, PTH118, PTH120, PTH123, PTH208

@@ -1,7 +1,7 @@
-"""Pieces of the standard library without what they import: the first line waits for each.
+"""Small replacements for slow parts of the standard library, since the first line waits for each.
 
-The library itself where it is late, JSON by the C halves of `json` alone (the module imports re and
-enum, 10 ms), and who may read what a task leaves behind.
+All of the runtime uses them: `suppress`, JSON by the C halves of `json` alone (the module imports
+re and enum, 10 ms), the library itself where it is imported late, and who may read a task's files.
 """
 
 from __future__ import annotations

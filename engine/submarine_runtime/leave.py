@@ -1,4 +1,7 @@
-"""The end of a task: nothing of it stays, and nobody's clean-up can hold its GPUs."""
+"""Ends a task: writes out what is buffered, runs exit hooks within a second, kills what is left.
+
+`task` calls it last. No clean-up of the user's code can hold the GPUs for longer.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ PATIENCE = 1.0
 Time that this process waits for a processor does not count: nobody's hook is to blame for it.
 """
 
-_STEP = 0.05
+_STEP = 0.05  # seconds: waits for a processor are measured, and left out, step by step
 _LONGEST = 20
 """So many times `PATIENCE` at most, however busy the machine: a GPU is held meanwhile."""
 
 _SIGKILL = 9
-_KILLING_TAKES = 1.0
+_KILLING_TAKES = 1.0  # seconds at most: who hangs in a system call ends only with that
 _REMOVES_TEMPORARY_FOLDER = -100
 """The priority of that finalizer in ``multiprocessing.util.get_temp_dir``."""
 _WRITERS = {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
@@ -210,7 +213,7 @@ def end_others(spared: Iterable[int | None] = ()) -> None:
         for pid in others:
             with suppress(OSError):
                 os.kill(pid, _SIGKILL)
-        time.sleep(0.001)
+        time.sleep(0.001)  # the kernel ends them in a moment, and the task's end waits for it
 
 
 def _processes() -> dict[int, tuple[int, int]]:

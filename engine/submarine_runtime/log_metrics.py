@@ -1,8 +1,9 @@
-"""Numbers in what a trial prints, for code that reports nothing: lines like ``loss: 0.12``.
+"""Reads numbers out of what a trial prints, such as ``loss: 0.12``, for code that reports nothing.
 
-A thread reads the trial's own log while the code runs, whoever writes there: Python, native code,
-another program. Each line that names what is searched for counts as a report, so a trial can be
-pruned by it. The main thread hears of that by a signal, which ends a wait, too.
+`trials` begins it for ``--metric-from-log``. A thread reads the trial's own log while the code
+runs, whoever writes there: Python, native code, another program. Each line with a name that is
+searched for counts as a report, so a trial can be pruned by it. The main thread is told so by a
+signal, which ends a wait, too.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Lines:
         self._begun = b""
 
     def add(self, data: bytes) -> list[dict[str, float]]:
-        """Return what the lines say that are whole by now, those that say anything.
+        """Return the numbers of each line that is complete by now, where it has any.
 
         Parameters
         ----------
@@ -64,7 +65,7 @@ class Lines:
         return [found for line in whole if (found := self._read(line))]
 
     def rest(self) -> dict[str, float]:
-        """Return what the line says that has no end yet."""
+        """Return the numbers of the line that has no end yet."""
         return self._read(self._begun)
 
     def _read(self, line: bytes) -> dict[str, float]:
@@ -76,7 +77,7 @@ class Lines:
         return found
 
 
-class Watch:
+class LogWatcher:
     """Reads the log of a trial while it runs.
 
     Parameters
@@ -114,11 +115,11 @@ class Watch:
         self._lock = allocate_lock()
         self._number = signal.SIGRTMAX - _BELOW_LAST
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> LogWatcher:
         """Begin to look."""
         self._open = True
         self._before = signal.signal(self._number, self._hear)
-        start_new_thread(self._watch, (get_ident(),))
+        start_new_thread(self._follow, (get_ident(),))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +133,7 @@ class Watch:
             with suppress(Exception):  # one that the code has closed, or a stand-in of its own
                 stream.flush()
         with self._lock:
-            said = [*self._look()]
+            said = [*self._read_new()]
             for descriptor, lines in self._lines.items():
                 if rest := lines.rest():
                     self._last[descriptor].update(rest)
@@ -144,20 +145,20 @@ class Watch:
         if self._open:
             self._end(self._word)
 
-    def _watch(self, main: int) -> None:
+    def _follow(self, main: int) -> None:
         with suppress(Exception):  # nobody hears any more: the trial's own end says so
             while True:
                 time.sleep(_LOOK)
                 with self._lock:
                     if not self._open:
                         return
-                    said = self._look()
+                    said = self._read_new()
                     if not self._report(said):
                         return
                     self._obey(said, main)
 
     def _report(self, said: Sequence[Mapping[str, float]]) -> bool:
-        """Tell what lines say; return whether to go on."""
+        """Report the numbers of lines; return whether to go on."""
         for found in said:
             step, self._steps = self._steps, self._steps + 1
             # The first thousand each, then each tenth, each hundredth ….
@@ -172,8 +173,8 @@ class Watch:
             self._word = word
             signal.pthread_kill(main, self._number)
 
-    def _look(self) -> Sequence[Mapping[str, float]]:
-        """Return what the lines say that have come since the last look."""
+    def _read_new(self) -> Sequence[Mapping[str, float]]:
+        """Return the numbers of the lines that were written since the last call."""
         said = []
         for descriptor, lines in self._lines.items():
             found = []

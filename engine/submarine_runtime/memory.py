@@ -1,4 +1,8 @@
-"""The memory of arrays: whose it is, whether it was written to, and where a file's blocks lie."""
+"""Tells of arrays whose memory they use, whether it was written to, and where a file's blocks lie.
+
+`home` and the notebook's pickler (`submarine_engine.bundle.pickling`) ask it, so that large arrays
+that did not change are not sent back, and views stay views.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +114,7 @@ def memory_of(obj: object) -> Iterator[object]:
 
 
 def root_of(obj: Any) -> Any:  # noqa: ANN401 - an array of numpy
-    """Return the array whose memory `obj` looks at; None for what is no plain array."""
+    """Return the array that owns the memory of `obj`; None for what is no plain array."""
     kind = getattr(sys.modules.get("numpy"), "ndarray", None)
     if kind is None or type(obj) is not kind:
         return None

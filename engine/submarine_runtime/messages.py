@@ -1,4 +1,7 @@
-"""What the driver tells a task, put into its folder, and what the task has said."""
+"""Exchanges the messages of driver and task that share no folder: brings some, returns others.
+
+`pod` calls it beside the task; `submarine_engine.clusters` knows by it which messages there are.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What tasks use, once a second: a process beside them writes it into their folders.
+"""Measures what tasks use, once a second, in a process beside them.
 
-So code that holds the lock of Python hides nothing, a driver that hangs holds up nobody, and the
-task itself has one thing less to do. It begins a second after the task: the first line does not
-wait for it. It takes at most `SHARE` of a core: where a look takes longer, it looks less often.
+`sampling` starts it, and it writes into the tasks' folders. It is a process of its own so that code
+which holds Python's lock hides nothing, a driver that hangs holds up nobody, and the task has one
+thing less to do. It begins a second after the task: the first line does not wait for it. It takes
+at most `SHARE` of a core: where measuring takes longer, it is done less often.
 
 A row of `FILE` (see `series`) has, of all processes of the task: ``cpu`` in cores, ``memory`` in
 bytes, what they ``read`` from disks and ``write`` to them in bytes a second, their number. Of the
@@ -34,10 +35,10 @@ EVERY = 1.0
 SHARE = 0.004
 """Of a core, at most."""
 
-_SCAN_SHARE = 0.001
-_SCAN_EVERY = 2.0
-_PSS_SHARE = 0.0005
-_SLOWEST = 60.0
+_SCAN_SHARE = 0.001  # a part of `SHARE`: for looks at all processes of the machine
+_SCAN_EVERY = 2.0  # seconds: children of known processes are seen each second without that look
+_PSS_SHARE = 0.0005  # likewise a part: for the pages that processes share
+_SLOWEST = 60.0  # seconds between two rows, however long a look takes: an hour has a curve yet
 _SMOOTH = 30  # looks
 _SENT = 8  # of the numbers of an interface in net/dev
 _LARGEST = 1 << 16
@@ -71,15 +72,15 @@ def main(arguments: Sequence[str]) -> None:
     for folder, pid, gpus in zip(told[::3], told[1::3], told[2::3], strict=True):
         with suppress(OSError):
             mine = nvml.gpus(None if gpus == "all" else gpus[1:])
-            tasks.append(Task(folder, int(pid), processes, nvml, mine))
-    rest = Rest()
+            tasks.append(TaskMeter(folder, int(pid), processes, nvml, mine))
+    rest = PauseBetween()
     while tasks:
-        processes.look([task.root for task in tasks])
+        processes.scan([task.root for task in tasks])
         tasks = [task for task in tasks if task.step()]
         time.sleep(rest.after(time.process_time()))
 
 
-class Rest:
+class PauseBetween:
     """How long to rest between two looks: a second, more where looks take long."""
 
     def __init__(self) -> None:
@@ -105,7 +106,7 @@ class Rest:
         return min(_SLOWEST, self._due - now)
 
 
-class Task:
+class TaskMeter:
     """Writes what one task uses.
 
     Parameters
@@ -135,7 +136,7 @@ class Task:
 
     def step(self) -> bool:
         """Write what it uses now; False where it is over."""
-        found = self._tree.look(self._processes)
+        found = self._tree.find(self._processes)
         if not found:
             return False
         now, totals = time.monotonic(), self._tree.totals(found)
@@ -171,14 +172,14 @@ class Stat(NamedTuple):
 
 
 class Processes:
-    """The processes of this machine, all of them looked at as often as that is cheap."""
+    """The processes of this machine; all are read as often as `_SCAN_SHARE` of a core allows."""
 
     def __init__(self) -> None:
         self.all: dict[int, Stat] = {}
         """All as they were a moment ago, by their ids; empty where nobody has looked now."""
         self._due = 0.0
 
-    def look(self, roots: Sequence[int]) -> None:
+    def scan(self, roots: Sequence[int]) -> None:
         """Look at all where it is time for that, and this process may do so."""
         self.all = {}
         if time.monotonic() < self._due or not roots:
@@ -210,7 +211,7 @@ class Tree:
         self._share, self._share_due = 1.0, 0.0
         self._share_of: frozenset[int] = frozenset()
 
-    def look(self, processes: Processes) -> dict[int, Stat]:
+    def find(self, processes: Processes) -> dict[int, Stat]:
         """Return the task's processes; none where the first is gone."""
         known = {pid: stat for pid in self._known if (stat := self._still(pid))}
         root = known.get(self._root) or read_stat(self._root)

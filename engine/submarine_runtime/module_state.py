@@ -1,7 +1,7 @@
-"""What a cell sets on the notebook's own modules: ``config.rate = 0.1``, ``config.seen["a"] = 1``.
+"""Finds what a cell has set on the notebook's own modules, such as ``config.rate = 0.1``.
 
-Such a module travels as its file, and the job imports it afresh. So what it holds is noted right
-then, or at the cell's beginning, and what differs at the end goes home.
+`home` uses it. Such a module travels as its file, and the job imports it afresh. So what the module
+holds is noted at its import, or at the cell's beginning, and what differs at the end is sent back.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ModuleStates:
     def rebound(self) -> Iterator[Change]:
         """Yield each name that was bound anew: module, class, key, whether it is gone, value."""
         for (name, inner), before in list(self._before.items()):
-            owner = _found(name, inner)
+            owner = _owner_named(name, inner)
             now = {} if owner is None else _data(owner)
             for key in {**before, **now}:
                 old, new = before.get(key, _MISSING), now.get(key, _MISSING)
@@ -118,7 +118,7 @@ class ModuleStates:
         changed = {id(value) for value, _ in self.changed()}
         # A list, as in the others: what a look at a value imports is noted meanwhile.
         for (name, inner), before in list(self._before.items()):
-            owner = _found(name, inner)
+            owner = _owner_named(name, inner)
             for key, value in ({} if owner is None else _data(owner)).items():
                 old = before.get(key, _MISSING)
                 if not _same(old, value) or any(
@@ -129,7 +129,7 @@ class ModuleStates:
     def all_held(self) -> Iterator[tuple[str, str, str, Any]]:
         """Yield all that can be changed in place, by each of its names."""
         for name, inner in list(self._before):
-            owner = _found(name, inner)
+            owner = _owner_named(name, inner)
             for key, value in ({} if owner is None else _data(owner)).items():
                 if type(value) not in _PLAIN and is_data(key, value):
                     yield name, inner, key, value
@@ -221,7 +221,7 @@ def _owners(module: Any) -> Iterator[tuple[tuple[str, str], Any]]:  # noqa: ANN4
             yield (name, value.__qualname__), value
 
 
-def _found(name: str, inner: str) -> Any:  # noqa: ANN401 - a module, or a class of it
+def _owner_named(name: str, inner: str) -> Any:  # noqa: ANN401 - a module, or a class of it
     owner: Any = sys.modules.get(name)
     for step in inner.split(".") if inner else ():
         owner = getattr(owner, step, None)

@@ -1,9 +1,9 @@
-"""When the task's text was written, and in which order stdout and stderr.
+"""Notes when the task's text was written, and in which order stdout and stderr.
 
-The logs are files of their own, and neither time nor the other's text stands in them. So whenever
-the code turns to the other stream, and a few times a second besides, a line in the file `FILE` says
-how long both logs were then: ``[wall, stdout, stderr]``. What programs beside this process write
-has no line of its own.
+`task` begins it; readers put both logs in order by it. The logs are files of their own, and neither
+time nor the other's text stands in them. So whenever the code turns to the other stream, and a few
+times a second besides, a line in the file `FILE` says how long both logs were then: ``[wall,
+stdout, stderr]``. What programs beside this process write has no line of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE = "moments"
 MOST = 4 << 20
 """Bytes of the file: what is written later has the last moment of it."""
 
-_EVERY = 0.05
+_EVERY = 0.05  # seconds between two lines for one stream: a loop that prints would fill `MOST`
 SHARE = 2000
 """The longer a job runs the rarer: its age by this apart, so that a week is a few MB."""
 

@@ -1,10 +1,10 @@
-"""A Jupyter server as a job: what the script of ``submarine notebook start`` runs.
+"""Runs a Jupyter server as a job: the script of ``submarine notebook start`` calls `serve`.
 
-It listens on loopback of its host alone, and lets in who has the token, which it makes itself and
-writes into a file of its user's: whoever may go into the job reads it there
+It listens on loopback of its host alone, and lets in who has its token. It makes the token itself
+and writes it into a file that only its user may read: whoever may enter the job reads it there
 (`submarine_runtime.inside`). So the token is in no log, argument, or address.
 
-It ends by itself once nobody has used it for a while: its GPUs are somebody else's then.
+It ends by itself once nobody has used it for a while, so that others get its GPUs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ get length() { return kept.size; },
 
 
 class NotebookError(Exception):
-    """Why there can be no server, and the way out."""
+    """There can be no server; the message says why, and what to do."""
 
 
 def private_folder() -> Path:
@@ -180,7 +180,7 @@ class _Server:
 
     def __init__(self, place: Path, root: Path, port: int, idle: float) -> None:
         self._file, self._token = place / SERVER, secrets.token_hex(32)
-        self._use = Use(idle, place / KEPT)
+        self._use = IdleLimit(idle, place / KEPT)
         self._ended = ""
         self._asked_to_end = False
         handlers = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
@@ -193,7 +193,10 @@ class _Server:
         let_pages_lie_below(self._app.web_app.settings)
 
     def _settings(self, root: Path, port: int) -> list[str]:
-        """Return what holds whatever the user's own configuration says; no process has it."""
+        """Return the options that the user's own configuration cannot change.
+
+        They are given within this process: no command line shows the token.
+        """
         return [
             "--ServerApp.ip=127.0.0.1",
             f"--ServerApp.port={port}",
@@ -220,7 +223,7 @@ class _Server:
         app.io_loop.add_callback(self._announce)  # after the port is bound, which is a callback too
         if self._use.limit:
             look = min(_LOOK, self._use.limit / 4)
-            watch = import_module("tornado.ioloop").PeriodicCallback(self._look, look * 1000)
+            watch = import_module("tornado.ioloop").PeriodicCallback(self._check_use, look * 1000)
             app.io_loop.add_callback(watch.start)
         try:
             app.start()
@@ -240,14 +243,14 @@ class _Server:
         self._asked_to_end = True
         self._app.io_loop.add_callback_from_signal(self._app.stop)
 
-    def _look(self) -> None:
+    def _check_use(self) -> None:
         """See whether it is used; say that it will end, or end it."""
         app = self._app
         busy = any(
             kernel.get("execution_state") == "busy" for kernel in app.kernel_manager.list_kernels()
         )
         last = app.web_app.last_activity()
-        said = self._use.look(0.0 if busy else time.time() - last.timestamp())
+        said = self._use.note_unused(0.0 if busy else time.time() - last.timestamp())
         if said:
             _say(said)
         if said is not None:
@@ -262,7 +265,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-class Use:
+class IdleLimit:
     """For how long something was not used, and what is to be said of that.
 
     Parameters
@@ -280,8 +283,8 @@ class Use:
         self._next = [each for each in WARNINGS if each < limit]
         self._said, self._left = False, limit
 
-    def look(self, unused: float) -> str | None:
-        """Take for how many seconds it was not used; return what there is to say.
+    def note_unused(self, unused: float) -> str | None:
+        """Note for how many seconds it was not used; return what to tell the user.
 
         Returns
         -------

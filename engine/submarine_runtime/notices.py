@@ -1,6 +1,7 @@
-"""Why a task is asked to end, where its driver knows: a message that comes before the signal.
+"""Says why a task is asked to end and how many seconds it has, as ``job.notice`` tells the code.
 
-A signal says no more than that it came: so it is where a cluster ends a task by itself.
+The driver writes the message before it sends the signal. Where a cluster ends a task by itself only
+the signal comes, and reason and seconds are unknown.
 """
 
 from __future__ import annotations

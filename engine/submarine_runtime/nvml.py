@@ -1,4 +1,4 @@
-"""What GPUs do, asked of NVIDIA's library (NVML) without its Python package.
+"""Asks NVIDIA's library (NVML) what GPUs do, without its Python package; `metrics` calls it.
 
 ``SUBMARINE_NVML`` names another library of the same functions; NVML reference manual, chapters 4.11
 and 4.12.

@@ -1,4 +1,8 @@
-"""What a task leaves behind: ``outcome.json`` and ``results/``, see ``docs/architecture.md``."""
+"""Writes what a task leaves behind: ``outcome.json`` and ``results/``.
+
+`task` calls it when the code has ended; `submarine_engine.outcome` and ``results`` read it. What
+stands there is in ``docs/architecture.md``.
+"""
 
 from __future__ import annotations
 

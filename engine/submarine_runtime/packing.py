@@ -1,4 +1,7 @@
-"""A folder as a tar archive in pieces, for what can bring home files but no folders."""
+"""Writes a folder as a tar archive in pieces, where only files can be fetched and no folders.
+
+`saving` packs a model by it.
+"""
 
 from __future__ import annotations
 

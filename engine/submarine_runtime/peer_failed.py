@@ -1,11 +1,10 @@
-"""Another task of the job has failed: this one keeps its frames before it is ended.
+"""Keeps the values of this task's frames when another task of the job has failed, for the debugger.
 
-The driver asks by a file that comes into the folder `ASKED`; the kernel tells of it by a signal
-(`F_NOTIFY`, fcntl(2)), as of a question for the stacks. A thread waits for that signal, and copies
-what the frames of the main thread hold, wherever that one is: most often in native code, waiting
-for the very task that failed. A handler of Python's would run in the main thread, once it is back.
-
-The thread is there in jobs of several tasks alone.
+`task` begins it in jobs of several tasks. The driver asks by a file in the folder `ASKED`; the
+kernel tells of it by a signal (`F_NOTIFY`, fcntl(2)), as of a question for the stacks. A thread
+waits for that signal, and copies what the frames of the main thread hold, wherever that one is:
+most often in native code that waits for the very task that failed. A signal handler of Python's
+would run in the main thread, once that is back.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The files of a pod's task, for a driver that shares no disk with it: what stays beside the task.
+"""Keeps and serves the files of a pod's task, for a driver that shares no disk with it.
 
-``python -I pod.py keep ROOT TASK SECONDS`` is all that a second container of the pod runs. It stays
-until the driver has what the task has left, so that a task that was killed for its memory still has
-a log and a last word. ``serve ROOT TASK`` is begun there by the driver, over the API server's
-``exec``: it answers questions on its input, each a line of JSON and so many bytes as that says, one
-after the other. ``reach ROOT TASK`` joins its input and output to the server beside the task, see
+The pod's second container runs it: ``python -I pod.py keep ROOT TASK SECONDS`` stays until the
+driver has what the task has left, so that a task that was killed for its memory still has a log and
+a last word. ``serve ROOT TASK`` is begun there by the driver, over the API server's ``exec``: it
+answers questions on its input, each a line of JSON and so many bytes as that says, one after the
+other. ``reach ROOT TASK`` joins its input and output to the server beside the task, see
 `submarine_runtime.inside`.
 """
 
@@ -57,7 +57,7 @@ MOST = 1 << 20
 
 _STAGED = ".staged"
 _ARCHIVE = ".archive"
-_LOOKS_EVERY = 0.02
+_LOOKS_EVERY = 0.02  # seconds: the pod's end waits for this look, which is at two files
 _HEARD_EVERY = 5.0  # seconds between two notes that the driver is there
 _EVENTS_EVERY = 1.0  # seconds between two looks for new events of a task that runs
 _USED_EVERY = 3600.0  # seconds between two notes that an environment on a volume is in use

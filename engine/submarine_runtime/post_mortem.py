@@ -1,12 +1,13 @@
-"""What the frames of a failed task held, kept for `submarine job debug` before its GPU is free.
+"""Keeps the values in the frames of a failed task for ``submarine job debug``, then frees its GPU.
 
-A child of this process would hold the memory of its GPU for as long as it lived, and no cluster
-lets a process outlive its container. So the task itself copies what fits into a few hundredths of a
-second to the disk, once its outcome is there, and ends: ``results/post-mortem.json`` says which
-frames there are and where the value of each name lies in ``results/post-mortem.values``.
+`task` calls it. A child of this process would hold the memory of its GPU for as long as it lived,
+and no cluster lets a process outlive its container. So the task itself copies what fits into a few
+hundredths of a second to the disk, once its outcome is there, and ends:
+``results/post-mortem.json`` says which frames there are and where the value of each name lies in
+``results/post-mortem.values``.
 
 The values' own code (``__reduce__``, ``__repr__``) runs in a thread. A value that takes too long is
-left to itself, and another thread goes on with the next; where native code holds Python's lock,
+given up, and another thread goes on with the next; where native code holds Python's lock,
 `faulthandler` ends the process. How the task ended is on the disk by then.
 """
 
@@ -53,6 +54,7 @@ _DEEPEST = 1000
 _LONG = 2_000_000
 """Items of a list that nobody tries to pickle in that time."""
 _STEP = 0.01
+"""Seconds: a small part of `TIME`; waits for a processor are measured, and left out, by steps."""
 _LONGEST = 4
 """So many times that at most, however busy the machine: a GPU is held meanwhile."""
 _LONGEST_OF_HEAVY = 1.5
@@ -64,6 +66,7 @@ _HEAVY = 3
 _LARGE = 1 << 20
 """Bytes of an array that is heavy."""
 _HANGS = 1.0
+"""Seconds over the longest time, which only native code that holds Python's lock can take."""
 _SHORTEST_SECRET = 6
 _ARRAYS = ("numpy", "torch", "jax", "jaxlib", "cupy", "tensorflow")
 _TABLES = ("DataFrame", "Series")
@@ -425,7 +428,7 @@ class _Value:
         return 1
 
 
-class Kept:
+class KeptFrames:
     """The frames of an exception and of what caused it, or those up to a frame.
 
     With what their names stand for.
@@ -458,7 +461,7 @@ class Kept:
         # The innermost first: they are looked at first, and there may be no time for all.
         for frame, line in reversed(stack):
             frames.insert(0, self._frame(frame, line))
-        for space, names in self._wanted(stack):
+        for space, names in self._names_kept(stack):
             told = self._spaces[id(space)][1]
             for name in names:
                 if name in space and name not in told and len(told) < MOST_NAMES:
@@ -495,7 +498,9 @@ class Kept:
         told["locals"] = {_text(name): self._number(value) for name, value in held}
         return told
 
-    def _wanted(self, stack: list[tuple[FrameType, int]]) -> Iterator[tuple[dict[str, Any], Any]]:
+    def _names_kept(
+        self, stack: list[tuple[FrameType, int]]
+    ) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield the globals of each frame of the user's own with the names to keep of them."""
         frames = [frame for frame, _ in stack if id(frame.f_globals) in self._spaces]
         for frame in reversed(frames):
@@ -524,7 +529,7 @@ class Kept:
             self.values.append(_Value(value))
         return number
 
-    def told(self) -> dict[str, Any]:
+    def index(self) -> dict[str, Any]:
         """Return what the index says."""
         return {
             "version": VERSION,
@@ -768,7 +773,7 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
         with suppress(RecursionError):
             sys.setrecursionlimit(min(limit, _DEEPEST))
         os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib takes long to import
-        kept = Kept(told, bundle)
+        kept = KeptFrames(told, bundle)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         # Never closed: a thread that was left to itself may still write to it.
         file = os.open(values, flags, mode_in(folder))
@@ -776,7 +781,7 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
         writer.run(seconds)
         if writer.error:
             raise writer.error
-        said = kept.told()
+        said = kept.index()
         said["size"] = os.fstat(file).st_size
         if key:
             said["mark"] = _mark(VALUES, values, key)

@@ -1,4 +1,7 @@
-"""How far a task is: ``progress.json``, a checkpoint that its attempt has kept, its first steps."""
+"""Writes ``progress.json``: how far the task is, whether it kept a checkpoint, its first step.
+
+`job.progress` and loops of steps write by it; the driver reads it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from _thread import allocate_lock, start_new_thread
 from submarine_runtime import lean
 from submarine_runtime.lean import mode_in, suppress
 
-_EVERY = 0.1
-_ABOUT = 1.25
+_EVERY = 0.1  # seconds between two writes: code may say it at each of thousands of steps
+_ABOUT = 1.25  # times: a need that differs by less is not written again
 _LONGEST_MESSAGE = 200
 
 
@@ -76,7 +79,7 @@ def flush() -> None:
     _reporter.flush()
 
 
-class _Reporter:
+class _ProgressWriter:
     """Writes the newest of what it is told, a few times a second."""
 
     told = False
@@ -164,7 +167,7 @@ class _Reporter:
             self._write()
 
 
-_reporter = _Reporter()
+_reporter = _ProgressWriter()
 
 
 # How it came there at first: to its script, to the script's own code, to the end of its first step.

@@ -1,7 +1,7 @@
-"""Whether the hosts of a job reach each other, before its code begins.
+"""Checks that the hosts of a job reach each other, before its code begins; `task` calls it.
 
-What a firewall drops would have a framework wait for minutes, and say no more then than that time
-is over.
+What a firewall drops would have a framework wait for minutes, and say no more then than that its
+time is over.
 """
 
 from __future__ import annotations

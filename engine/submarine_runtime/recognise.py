@@ -1,4 +1,6 @@
-r"""How far a training is, read from the end of its log: tqdm's and Keras's bars, and plain words.
+r"""Finds how far a training is at the end of its log: tqdm's and Keras's bars, and plain words.
+
+The driver asks it for code that says nothing itself (`submarine_engine.clusters.tasks`).
 
 tqdm's ``format_meter`` writes ``DESC:  45%|####  | 45/100 [00:01<00:01]`` and draws nested bars
 below each other by ``\n`` and ``ESC [A``; Keras writes ``Epoch 3/10`` and then ``12/100 [==>..]``

@@ -1,8 +1,7 @@
-"""Messages of a running YARN container: the process beside the task brings them (`eventpack`).
+"""Carries messages between a running YARN container and its application's master.
 
-Questions, notices, and for a worker of a pool its calls.
-
-The task itself would need a thread for that, and TLS among the modules of its code.
+`eventpack` runs it in the process beside the task: questions, notices, and for a worker of a pool
+its calls. The task itself would need a thread for that, and TLS among the modules of its code.
 """
 
 from __future__ import annotations
@@ -40,7 +39,11 @@ _MANY = 80
 """Tasks of a job. Of more each looks less often: together they make 200 calls a second at most."""
 
 _PATIENCE = 1.5
-_LOOK = 0.02
+"""Seconds that a task has to write its stacks: less than the driver waits in all, since other
+messages wait here meanwhile.
+"""
+
+_LOOK = 0.02  # seconds between two reads of the answer: it is whole once two of them are equal
 
 _SOONEST, _LATEST, _LONGER = 0.02, 0.2, 1.2
 """How long a worker's calls are not asked for, each time a little longer while none come."""
@@ -93,7 +96,7 @@ class Relay:
         if time.monotonic() < self._next:
             return
         with suppress(OSError, ValueError, KeyError):  # the master is away, or the disk is full
-            self._look()
+            self._poll()
         self._next = time.monotonic() + self._every
 
     def carry(self, otherwise: float) -> float:
@@ -118,7 +121,7 @@ class Relay:
             self._store = Store(self._job_id, self._folder)
         return self._store
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         carrier = self._opened()
         names = carrier.names()
         if NOTICE in names:

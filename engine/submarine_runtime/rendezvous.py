@@ -1,8 +1,8 @@
-"""The variables by which each framework finds the tasks of its job, made of the driver's answer.
+"""Sets the variables by which each framework finds the tasks of its job, from the driver's answer.
 
-No framework is imported. What a framework does not read from a variable it is told where it is
-used: JAX as it is imported (`jax_cluster`), XGBoost by
-`job.xgboost` (`xgboost_tracker`).
+`exchange` calls it. No framework is imported. What a framework does not read from a variable it is
+told where it is used: JAX as it is imported (`jax_cluster`), XGBoost by `job.xgboost`
+(`xgboost_tracker`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the code of a task reports of its training, in a file of rows over time (see `series`).
+"""Writes what the code reports of its training into a file of rows over time (see `series`).
 
-A row of `FILE` has the ``step`` and the numbers by name. A loop may report each of its steps: what
-comes fast is put together. The last one always arrives.
+`reports` calls it outside of sweeps. A row of `FILE` has the ``step`` and the numbers by name. A
+loop may report each of its steps: what comes fast is put together. The last one always arrives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE = "reported"
 STEP = "step"
-_EVERY = 0.5
+_EVERY = 0.5  # seconds between two writes: a loop may report thousands of steps meanwhile
 _APART = 5
 """Rows of one write that stay as they are; of more, all but the last are put together."""
 
@@ -57,7 +57,7 @@ def flush() -> None:
     _reporter.flush()
 
 
-class _Reporter:
+class _ReportWriter:
     """Writes what it is told, twice a second at most."""
 
     def __init__(self) -> None:
@@ -118,4 +118,4 @@ class _Reporter:
                 self._write()
 
 
-_reporter = _Reporter()
+_reporter = _ReportWriter()

@@ -1,4 +1,4 @@
-"""What training code reports, step by step: of a trial to its sweep, else for the job's curves.
+"""``report(step, loss=…)`` for training code: of a trial to its sweep, else for the job's curves.
 
 >>> from submarine_runtime import report
 >>> for epoch in range(20):
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from submarine_runtime.log_metrics import Watch
+    from submarine_runtime.log_metrics import LogWatcher
 
 _MOST_VALUES = 100
 _LONGEST_NAME = 100
@@ -158,7 +158,7 @@ def _end(word: str) -> None:
         raise sys.modules["submarine_runtime.worker"].Ended(word)
 
 
-def watched(names: Sequence[str], begin: Mapping[int, int]) -> Watch:
+def log_watcher(names: Sequence[str], begin: Mapping[int, int]) -> LogWatcher:
     """Return what reports the numbers that a trial prints, where its code reports none itself.
 
     Parameters
@@ -168,7 +168,7 @@ def watched(names: Sequence[str], begin: Mapping[int, int]) -> Watch:
     begin
         The descriptors of the log, and where the trial's own text begins in each.
     """
-    from submarine_runtime.log_metrics import Watch  # noqa: PLC0415 - where it is asked for
+    from submarine_runtime.log_metrics import LogWatcher  # noqa: PLC0415 - where it is asked for
 
     running = _running()
 
@@ -178,7 +178,7 @@ def watched(names: Sequence[str], begin: Mapping[int, int]) -> Watch:
         _send(running, step, told)
         return True
 
-    return Watch(names, begin, tell=tell, told=lambda: _word(running), end=_end)
+    return LogWatcher(names, begin, tell=tell, told=lambda: _word(running), end=_end)
 
 
 def _step(step: object) -> int:

@@ -1,4 +1,7 @@
-"""Start the process that writes what tasks use, see `metrics`: light, since tasks start it, too."""
+"""Starts the process that measures what tasks use (`metrics`).
+
+The local cluster's supervisor, `eventpack` and `task` call it. It imports little, since tasks do.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def start(tasks: Sequence[tuple[str, int, str | None]]) -> int:
     OSError
         The machine can start no more.
     """
-    return _spawn([*_words(os.getpid()), *(word for one in tasks for word in _told(*one))])
+    return _spawn([*_words(os.getpid()), *(word for one in tasks for word in _task_words(*one))])
 
 
 def start_later(folder: str) -> None:
@@ -48,7 +51,7 @@ def start_later(folder: str) -> None:
     folder
         The task's.
     """
-    told = _told(folder, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    told = _task_words(folder, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     with suppress(OSError):  # no shell, or no process more: the job goes on without
         os.waitpid(_spawn([*_LATER, *_words(0), *told]), 0)
 
@@ -58,7 +61,7 @@ def _words(starter: int) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _START, home, str(starter)]
 
 
-def _told(folder: str, pid: int, gpus: str | None) -> list[str]:
+def _task_words(folder: str, pid: int, gpus: str | None) -> list[str]:
     return [folder, str(pid), "all" if gpus is None else f"={gpus}"]
 
 

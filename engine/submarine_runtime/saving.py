@@ -1,8 +1,8 @@
-"""The model of a running job, saved when somebody asks: by a function that the training code gave.
+"""Saves the model of a running job when somebody asks, by the function given to ``on_save``.
 
-It runs in a thread of its own, not in a signal's handler: a handler would stand between any two
-instructions of the main thread, in the middle of a step as well, would wait for native code to
-return, and could hold the training up for ever. Code that must not see a half-done step shares a
+The function runs in a thread of its own, not in a signal's handler: a handler would stand between
+any two instructions of the main thread, in the middle of a step as well, would wait for native code
+to return, and could hold the training up for ever. Code that must not see a half-done step shares a
 lock with the training loop.
 
 Somebody asks by the message ``ask.json`` (`exchange`), which says where to write. On YARN and in a
@@ -45,7 +45,7 @@ KEPT = 600.0
 
 _EVERY = 0.1  # seconds: a look at one file
 _EVERY_CALL = 1.0  # seconds: a call of the application's master, which all its containers make
-_TRIES = 3
+_TRIES = 3  # of telling how a save has ended: a disk that was full may have room again
 _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
 
 
@@ -121,12 +121,12 @@ class _Saver:
         # Now, not in the thread: what hides the user's own modules hides them from all threads.
         for name in ("linecache", "pathlib", "shutil", "tarfile", "hashlib"):
             standard(name, self._bundle)
-        questions = _Questions(folder, self._bundle)
+        questions = _SaveRequests(folder, self._bundle)
         _say(folder, {"state": "ready", "number": 0})
         self._owner = os.getpid()
         start_new_thread(self._serve, (folder, questions))
 
-    def _serve(self, folder: str, questions: _Questions) -> None:
+    def _serve(self, folder: str, questions: _SaveRequests) -> None:
         number = 0
         while True:
             asked = questions.next()
@@ -170,8 +170,8 @@ class _Saver:
             standard("shutil", self._bundle).rmtree(target, ignore_errors=True)
 
 
-class _Questions:
-    """Hears who asks.
+class _SaveRequests:
+    """Waits for the messages that ask for the model.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class _Questions:
         """Wait for the next question; what is none is passed over."""
         kept_until = time.monotonic() + KEPT if self._packs else 0.0
         while True:
-            asked = self._heard()
+            asked = self._question()
             if asked is not None and asked["id"] != self._last:
                 self._last = asked["id"]
                 return asked
@@ -209,7 +209,7 @@ class _Questions:
                     _remove_packed(self._folder)
             time.sleep(_EVERY_CALL if self._packs else _EVERY)
 
-    def _heard(self) -> dict[str, Any] | None:
+    def _question(self) -> dict[str, Any] | None:
         with suppress(OSError, ValueError, RecursionError):
             asked = lean.loads((self._carrier.hear(ASK) or b"").decode())
             if isinstance(asked, dict) and isinstance(asked.get("id"), str):

@@ -1,12 +1,12 @@
-"""What only who has a key can read, and what nobody else can have written.
+"""Encrypts and authenticates with the standard library alone: variables and results on YARN.
 
 Variables of a YARN container stand in files that more people can read than may read the job's, so
-what is secret in them is sealed by a key that YARN brings as a file for the user alone. Results
-come home from pages that anybody could pretend to be, so they are marked by a key that is their
-container's alone.
+what is secret in them is encrypted with a key that YARN brings as a file for the user alone.
+Results come from pages that anybody could pretend to be, so they are authenticated by a key that
+only their container has.
 
-The standard library has no cipher of its own: the stream is SHAKE-256 of key and nonce, and what
-was hidden by it is marked by BLAKE2b, each with a key of its own.
+The standard library has no cipher: the stream is SHAKE-256 of key and nonce, and the ciphertext is
+authenticated by BLAKE2b, each with a key of its own.
 """
 
 from __future__ import annotations

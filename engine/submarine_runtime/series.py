@@ -1,4 +1,6 @@
-"""A file of numbers over time that stays small: a line of JSON a row, the newest in full.
+"""A file of numbers over time that stays small; the newest rows are kept in full.
+
+`metrics` and `reported` write such files, `submarine_engine.metrics` reads them.
 
 A row is ``{"at": 1763769600.12, "cpu": 1.5}``: the wall clock, and numbers by name. Once the file
 has `MOST` bytes, rows that are not of the latest half hour are put together. Such a row says of
@@ -36,7 +38,7 @@ _THREE = 3
 
 
 class Series:
-    """Writes such a file; one at a time does.
+    """Writes such a file, which one process at a time may do.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Options of libraries that a cell sets: read in the job before and after it, set at home.
+"""Finds which options of libraries (pandas, numpy, …) a cell has set, for the notebook to set them.
 
-A statement that sets something may stand in a function or in a branch. So what comes home is not
-the statement but what holds at the end and did not at the cell's beginning.
+`home` reads them before and after the cell. A statement that sets something may stand in a function
+or in a branch. So what is sent back is not the statement but what holds at the end and did not at
+the cell's beginning.
 """
 
 from __future__ import annotations

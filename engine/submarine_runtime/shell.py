@@ -1,4 +1,6 @@
-"""IPython's shell in a job: what it displays becomes frames. Imported only where IPython is.
+"""IPython's shell in a job: what it displays becomes frames.
+
+`display_hooks` imports it once the code imports IPython.
 
 It is a real shell with real formatters, so that `display`, the inline backend of matplotlib and
 libraries that ask ``get_ipython()`` do as they do in a notebook. It runs no cells, keeps no
@@ -20,12 +22,12 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from submarine_runtime.displays import Frames
+    from submarine_runtime.displays import DisplayWriter
 
 _made: list[Any] = []
 
 
-def offer(module: ModuleType, frames: Frames, *, notebook: bool) -> None:
+def offer(module: ModuleType, frames: DisplayWriter, *, notebook: bool) -> None:
     """Have ``InteractiveShell`` of IPython's own `module` give our shell, made when asked for."""
     base = module.InteractiveShell
     instance, initialized = base.instance.__func__, base.initialized.__func__
@@ -65,7 +67,7 @@ class _Profile:
         return self._folder
 
 
-def _publisher_class(base: Any, frames: Frames) -> Any:  # noqa: ANN401 - IPython's
+def _publisher_class(base: Any, frames: DisplayWriter) -> Any:  # noqa: ANN401 - IPython's
     class Publisher(base):  # type: ignore[misc]
         def publish(
             self,
@@ -87,7 +89,7 @@ def _publisher_class(base: Any, frames: Frames) -> Any:  # noqa: ANN401 - IPytho
     return Publisher
 
 
-def _shell_class(module: Any, frames: Frames, *, notebook: bool) -> Any:  # noqa: ANN401 - IPython's
+def _shell_class(module: Any, frames: DisplayWriter, *, notebook: bool) -> Any:  # noqa: ANN401 - IPython's
     publisher = _publisher_class(module.DisplayPublisher, frames)
 
     class Shell(module.InteractiveShell):  # type: ignore[misc]
@@ -158,7 +160,7 @@ def end_cell() -> None:
         _made[0].events.trigger("post_execute")
 
 
-def show_outputs(module: ModuleType, frames: Frames) -> None:
+def show_outputs(module: ModuleType, frames: DisplayWriter) -> None:
     """Let what is shown in an ``Output`` of ipywidgets be the state of its display, as for rich."""
     output = module.Output
     enter, leave = output.__enter__, output.__exit__

@@ -1,7 +1,7 @@
-"""Brings a task's files and events to HDFS while it runs, where nodes' pages cannot be reached.
+"""Brings a task's logs and events to HDFS while it runs, where the nodes' pages cannot be reached.
 
-Written by WebHDFS with the standard library alone. For each file there are pieces named by their
-offset; `Shipper` says how.
+`container` and `eventpack` start it. It writes by WebHDFS with the standard library alone. For each
+file there are pieces named by their offset; `Shipper` says how.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Writing to HDFS by WebHDFS with the standard library alone.
 
 
-_TIMEOUT = 20
+_TIMEOUT = 20  # seconds without a byte: one that hangs leaves time for a try within `PATIENCE`
 _FOUND = range(300, 400)
 _DONE = (200, 201)
 _LONGEST = 400
@@ -155,7 +155,7 @@ PATIENCE = 30.0
 MARK = ".shipping"
 """Holds the id of the process, as long as the container's shell is to wait for it."""
 
-_LOOK = 0.05
+_LOOK = 0.05  # seconds: the container's shell ends only once this look has seen the task's end
 _SHIP_PIECE = 8 << 20
 _LARGEST = 256 << 20
 _DESCRIPTORS = 1024
@@ -347,7 +347,7 @@ def _lives(pid: int) -> bool:
 
 
 _EVENTSHIP_PIECE = 8 << 20
-_BETWEEN = 0.5
+_BETWEEN = 0.5  # seconds between two tries: an HDFS that is away is not asked without a pause
 _OVER = "@over"
 
 

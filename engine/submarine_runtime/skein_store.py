@@ -1,4 +1,6 @@
-"""The small messages of a YARN container: by the key-value store of its application's master.
+"""Reads and writes the small messages of a YARN container in its application's master.
+
+`relay`, `saving` and `task` use it: the master has a key-value store.
 
 The driver reaches that master wherever it can ask for containers at all, and a container reaches it
 as it reaches the job's other containers. So neither nodes' pages nor WebHDFS is needed for it.
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 MASTER = "SKEIN_APPMASTER_ADDRESS"
 PREFIX = "submarine"
 
-_TIMEOUT = 20.0
+_TIMEOUT = 20.0  # seconds without a byte: a master whose node is lost closes no connection
 _NAME = "skein-internal"  # of the application's own certificate
 _PUT = "/skein.AppMaster/PutKey"
 _GET = "/skein.AppMaster/GetRange"
@@ -75,11 +77,11 @@ class Store:
 
     def hear(self, name: str) -> bytes | None:
         """Get a message from the store."""
-        return self._found(_GET, name)
+        return self._call_for_value(_GET, name)
 
     def take(self, name: str) -> bytes | None:
         """Get a message and take it out, so that the next look finds what came since."""
-        return self._found(_TAKE, name, _ITEMS)
+        return self._call_for_value(_TAKE, name, _ITEMS)
 
     def names(self) -> set[str]:
         """Return which messages of this container the store has: in one call, and none of them."""
@@ -90,7 +92,7 @@ class Store:
         items = [dict(_fields(item)) for item in _results(found)]
         return {bytes(item[1])[len(all_of) :].decode() for item in items}
 
-    def _found(self, path: str, name: str, more: bytes = b"") -> bytes | None:
+    def _call_for_value(self, path: str, name: str, more: bytes = b"") -> bytes | None:
         where = key(self._job_id, self._container, name).encode()
         found = self._call(path, _field(1, where) + _field(2, where + b"\0") + more)
         for item in _results(found):
@@ -235,9 +237,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 yield tag >> 3, data[at : at + value]
                 at += value
             else:
-                raise OSError("the application's master answers nonsense")
+                raise OSError("the answer of the application's master cannot be read")
     except IndexError as error:
-        raise OSError("the application's master answers nonsense") from error
+        raise OSError("the answer of the application's master cannot be read") from error
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The stacks of a task's threads, told when the driver asks for them.
+"""Writes the stacks of a task's threads when the driver asks for them; `task` begins it.
 
 The question is a file that comes into the folder `ASKED` of the task. The kernel tells of it by a
 signal (`F_NOTIFY`, fcntl(2)), which a thread waits for: it takes Python's lock, and tells where all
@@ -55,7 +55,7 @@ CPU = b"cpu "
 _MOST_FRAMES = 100  # of a thread, as `faulthandler` has it
 _MOST_TEXT = 500  # characters of a name, likewise
 _ENDS_WITHIN = 1.0  # seconds in which the thread is gone before a fork; else the fork warns of it
-_LOOK = 0.0002
+_LOOK = 0.0002  # seconds: `os.fork` of the job's code waits for this
 
 _WARNS_OF_THREADS = (3, 12)
 """The Python whose `os.fork` began to."""

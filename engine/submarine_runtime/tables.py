@@ -1,4 +1,4 @@
-"""Data frames as plain rows, for front ends that have tables of their own."""
+"""Data frames as plain rows, for front ends that have tables of their own; `shell` calls it."""
 
 from __future__ import annotations
 

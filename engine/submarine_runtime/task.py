@@ -1,7 +1,8 @@
-"""One task from ``task.json`` to its end: run the script, take its value, leave nothing behind.
+"""Runs one task from ``task.json`` to its end: the script, its value, its outcome.
 
-The script runs as ``python script.py`` would. At the end nobody's clean-up can hold the GPUs: what
-is buffered is written out within a second, then every process of the task is ended.
+`__main__` calls it, on YARN `container`. The script runs as ``python script.py`` would. At the end
+nobody's clean-up can hold the GPUs: what is buffered is written out within a second, then every
+process of the task is ended.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _call_home(body: list[Any], home: Home) -> None:
 
 
 class _Begin:
-    """Stands for the `Home` of a script that no notebook waits for."""
+    """Takes the place of `Home` for a script that no notebook waits for."""
 
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
@@ -279,9 +280,9 @@ def main(folder: str) -> NoReturn:
 
         start_later(folder)
     if command is None and plan.get("ahead", {}).get("watch"):
-        from submarine_runtime.imported_modules import watch  # noqa: PLC0415 - only where it is asked for
+        from submarine_runtime.imported_modules import record_imports  # noqa: PLC0415 - only where it is asked for
 
-        note_file(watch(folder))
+        note_file(record_imports(folder))
 
     def keep_frames(told: BaseException | FrameType) -> None:
         _keep_frames(told, folder, plan, secrets)
@@ -405,9 +406,9 @@ def _name_cells(bundle: str) -> None:
         plain = module._formatwarnmsg_impl  # noqa: SLF001 - what all ways to format end in
 
         def formatted(message: object) -> str:
-            from submarine_runtime.cell_lines import warned  # noqa: PLC0415 - only to warn
+            from submarine_runtime.cell_lines import warning_text  # noqa: PLC0415 - only to warn
 
-            return warned(plain, message, bundle)
+            return warning_text(plain, message, bundle)
 
         module._formatwarnmsg_impl = formatted  # noqa: SLF001 - likewise
 

@@ -1,7 +1,7 @@
-"""A worker whose calls are the trials of a sweep: what each is given, and what it came to.
+"""Runs the trials of a sweep, each a call of a pool's worker.
 
 The script of such a worker ends in `serve`. A trial's code finds a folder of its own for
-checkpoints and one for TensorBoard; what it returned, or reported last, is looked at here, so that
+checkpoints and one for TensorBoard; what it returned, or reported last, is checked here, so that
 nothing but numbers goes back.
 """
 
@@ -104,9 +104,9 @@ class Trial:
         }
         logged: Mapping[str, float] = {}
         if self._from_log:
-            with reports.watched(self._objectives, begin) as watch:
+            with reports.log_watcher(self._objectives, begin) as watcher:
                 value = self._run(given)
-            logged = watch.last()
+            logged = watcher.last()
         else:
             value = self._run(given)
         return self._came_to(value, logged)

@@ -1,4 +1,7 @@
-"""HDFS from a container with the standard library alone: how it is asked, and a file from it."""
+"""HDFS by WebHDFS with the standard library alone: connections and downloads.
+
+`container`, `ship` and `checkpoint_hdfs` use it in jobs, `submarine_engine.clusters.yarn` outside.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ CA_FILE = "cluster-ca.pem"
 
 Where there is none, whom this machine trusts.
 """
+
+_TIMEOUT = 30  # seconds without a byte: then the next address is tried
 
 _trusted: dict[str, ssl.SSLContext] = {}
 """What this process has read, by the container's folder."""
@@ -99,7 +104,7 @@ def fetch(urls: str, path: str, digest: str = "") -> None:
             return f"{url.partition('?')[0]}: {error or type(error).__name__}"
         return ""
 
-    for pause in 0.3, 1.0, 0.0:
+    for pause in 0.3, 1.0, 0.0:  # a NameNode that changes over; nothing comes after the last
         said = []
         for url in urls.split():
             error = try_to_get(url)
@@ -115,7 +120,7 @@ def _get(url: str, path: str, digest: str, hops: int) -> None:
     from urllib.parse import urljoin, urlsplit  # noqa: PLC0415 - likewise
 
     where = urlsplit(url)
-    connection = connect(where, timeout=30)
+    connection = connect(where, timeout=_TIMEOUT)
     try:
         connection.request("GET", f"{where.path}?{where.query}")
         answer = connection.getresponse()
@@ -133,7 +138,7 @@ def _get(url: str, path: str, digest: str, hops: int) -> None:
         if answer.length:
             raise OSError(f"{answer.length} bytes are missing")
         if digest and sum_of.hexdigest() != digest:
-            raise OSError("what came is not what was sent")
+            raise OSError("the file arrived damaged: its SHA-256 differs")
         os.replace(aside, path)  # noqa: PTH105 - pathlib takes long to import
     finally:
         connection.close()

@@ -1,9 +1,8 @@
-"""A task that takes calls, one after another: what the script of a pool's worker ends in.
+"""A task that runs calls, one after another: the script of a pool's worker ends in `serve`.
 
 Definitions, imports and values of the script are there once, before the first call; `serve` then
-reads calls from a file and writes what comes of them to another one (`call_frames`). By default
-each call runs in a fork of this process: what it does to memory and variables, and a crash, are its
-own.
+reads calls from a file and writes their results to another one (`call_frames`). By default each
+call runs in a fork of this process: what it does to memory and variables, and a crash, are its own.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 IDLE = 60.0
 """Seconds without a word after which a worker ends by itself: whoever gave it calls is gone."""
 
-_SOONEST = 0.002
-_LATEST = 0.02  # a look at one file
-_LOOK = 0.05
+_SOONEST = 0.002  # seconds until a call is seen that follows closely on the last one
+_LATEST = 0.02  # seconds: a look at one file, and a call after a silence waits for it
+_LOOK = 0.05  # seconds until a call that runs hears that it is withdrawn; nobody waits for that
 _SIGKILL = 9
 _PIECE = 1 << 16
 _LONGEST_TEXT = 20_000
 
 
 class Ended(BaseException):
-    """Ends a call before its time, by the word of whoever gave it.
+    """Is raised in a call that its controller wants to end early.
 
     No `Exception`: code that catches all of these is not to go on.
 
@@ -216,7 +215,7 @@ class Worker:
         pause = _SOONEST
         self._heard = time.monotonic()
         while True:
-            if self._look():
+            if self._read_calls():
                 pause = _SOONEST
             if self._alone():
                 return
@@ -243,7 +242,7 @@ class Worker:
         """Return whether nobody has said anything for long."""
         return time.monotonic() - self._heard > self._idle
 
-    def _look(self) -> bool:
+    def _read_calls(self) -> bool:
         """Read what has come; return whether anything has."""
         came = False
         for head, payload in self._calls.read():
@@ -291,7 +290,7 @@ class Worker:
         given = batch[0]
         self._call(given, self._tell)
         self._heard = time.monotonic()  # it could not hear meanwhile
-        self._look()
+        self._read_calls()
         return {given.key}
 
     def _do_forked(self, batch: list[Given]) -> set[tuple[int, int]]:
@@ -316,18 +315,18 @@ class Worker:
             os.close(reading)
 
     def _follow(self, pid: int, reading: int, batch: list[Given]) -> set[tuple[int, int]]:
-        """Hand on what a fork tells, until it has ended; return which calls are over."""
+        """Pass a fork's frames on until it has ended; return which calls are over."""
         fork = _Fork(pid, reading, batch)
         unwanted = False
         looked = time.monotonic()
         try:
             while not fork.over:
-                for head, data in fork.told(_LOOK):
+                for head, data in fork.frames(_LOOK):
                     if head["kind"] != "began":  # it has told that by itself
                         self._tell(data)
                 if time.monotonic() - looked >= _LOOK:
                     looked = time.monotonic()
-                    self._look()
+                    self._read_calls()
                     if fork.running is not None and fork.running.key in self._unwanted:
                         unwanted = True
                         fork.kill()
@@ -441,8 +440,8 @@ class _Fork:
         self.done: set[tuple[int, int]] = set()
         self.over = False
 
-    def told(self, patience: float) -> Sequence[tuple[dict[str, Any], bytes]]:
-        """Return the frames that it has told; wait for some, or for its end, so many seconds."""
+    def frames(self, patience: float) -> Sequence[tuple[dict[str, Any], bytes]]:
+        """Return the frames that it has written; wait for some, or its end, for so many seconds."""
         self.over = self._ended in [ready for ready, _ in self._poll.poll(int(patience * 1000))]
         found = self._pipe.frames()
         for head, _ in found:

@@ -1,4 +1,4 @@
-"""XGBoost's tracker, which rank 0 runs, and the arguments by which the workers reach it.
+"""Runs XGBoost's tracker in rank 0, and tells the workers where it is; `job.xgboost` calls it.
 
 XGBoost binds a tracker to a port that is free, and not twice to the same. So rank 0 keeps the port
 that the job has for XGBoost, and tells whoever asks there where the tracker of training N listens;
@@ -21,10 +21,10 @@ last worker.
 """
 
 _LOOPBACK = "127.0.0.1"
-_EVERY = 0.1
+_EVERY = 0.1  # seconds between two questions of a worker: hundreds of them ask one rank 0
 _MOST = 500
 """Who may be asking at once; more are sent away, and ask again."""
-_LONGEST_CALL = 10.0
+_LONGEST_CALL = 10.0  # seconds: who connects and says nothing gives its place to others
 
 
 class Trackers:

@@ -1,4 +1,6 @@
-"""A process that imports ahead what jobs import, and forks for each of their tasks.
+"""A process that imports what jobs need ahead of time, and is forked for each of their tasks.
+
+`submarine_engine.clusters.local.zygotes` starts it: the imports then cost a job no time.
 
 ``PYTHON -u …/submarine_runtime/__main__.py --ahead FOLDER``: it imports the modules that are named
 in the folder, and gives its place up where it may not be forked: threads and open devices do not
@@ -62,7 +64,7 @@ _ARGUMENTS, _ENVIRONMENT = 45, 47  # in /proc/self/stat, counted behind the name
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-class Shown:
+class ProcessTitle:
     """The memory from which ``/proc/PID/environ`` and ``cmdline`` are read.
 
     Supervisors and readers find a job's processes by them, and a fork has its parent's.
@@ -157,7 +159,7 @@ def refresh() -> None:
 NEVER = ("antigravity", "horovod", "mpi4py", "pycuda.autoinit")
 """Modules whose import does something that cannot be shared: it joins a ring, opens a window."""
 
-_TRIAL_TAKES = 60
+_TRIAL_TAKES = 60  # seconds at most: a library that does not survive a fork may hang in it
 _HARMLESS_DEVICES = ("/dev/null", "/dev/random", "/dev/urandom", "/dev/zero")
 _OPENMP_OF_INTEL = "__KMP_REGISTERED_LIB_"
 
@@ -330,14 +332,14 @@ LOCK = "lock"
 SOCKET = "socket"
 UNFIT = "unfit"
 
-_IMPORTS_TAKE = 900
-_LOOK = 5.0
-_LOOK_OF_JOB = 30.0
-_NAP = 0.0005
-_PAUSE = 0.05
+_IMPORTS_TAKE = 900  # seconds at most: an import that hangs would hold its memory for ever
+_LOOK = 5.0  # seconds between two looks whether memory is low or a file has changed
+_LOOK_OF_JOB = 30.0  # seconds: likewise for memory alone; files are looked at for each task
+_NAP = 0.0005  # seconds: a task's start waits until the process between has ended
+_PAUSE = 0.05  # seconds: accept() fails again at once while too many files are open
 _BAD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
 """What a question that is none may raise."""
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # seconds: who asks and sends only a half of it would hold up all others
 _LONGEST = 1 << 24
 _MOST_DESCRIPTORS = 250
 _PLACES = ("site-packages", "dist-packages")
@@ -410,15 +412,15 @@ def available() -> tuple[int, int]:
 
 
 class _Unfit(Exception):  # noqa: N818 - a state, not an error
-    """Nothing may be forked from this process."""
+    """Why this process cannot be forked into jobs."""
 
 
-class _Left(BaseException):
-    """A module is left to the job, with all that imports it; no ``except`` of theirs sees this."""
+class _LeftToJobError(BaseException):
+    """Ends an import that is left to the job; no ``except Exception`` of a library catches it."""
 
 
 class _Guard:
-    """Leaves to the job what asks at its import whether it is in a notebook, see `displays`.
+    """Ends imports that depend on whether there is a notebook: the job makes them, see `displays`.
 
     IPython itself may be imported, and is a stand-in (`_Later`) until the job asks it for more.
     """
@@ -457,7 +459,7 @@ class _Guard:
         """End the import that asks for this, as long as imports are guarded."""
         if self in sys.meta_path:
             self.asked = name
-            raise _Left(name)
+            raise _LeftToJobError(name)
 
     def end(self) -> None:
         """Guard no more: from now on IPython is imported as ever."""
@@ -493,7 +495,7 @@ def _forget_orphans() -> None:
 
 
 class _Watched(type(os.environ)):  # type: ignore[misc]
-    """The environment, as long as it is watched which variables of one task an import reads."""
+    """`os.environ`, which notes the variables of a single task that an import reads."""
 
     read: set[str] = set()  # noqa: RUF012 - one process, one environment
 
@@ -524,7 +526,7 @@ class _Zygote:
         self._workdir = str(wanted["workdir"])
         self._idle = float(wanted.get("idle", 0))
         self._room = int(wanted["room"])
-        self._shown = Shown()
+        self._title = ProcessTitle()
         self._for_gpus = True
         self._for_several = True
         self._paths: list[str] = []
@@ -581,7 +583,9 @@ class _Zygote:
                 left = (*left, f"{_missing(name)}.")
             else:
                 if guard.asked:
-                    raise _Unfit(f"{name} does without {guard.asked} where it cannot be imported")
+                    raise _Unfit(
+                        f"{name} was imported without {guard.asked}, which the job would have"
+                    )
             guard.asked = ""
         guard.end()
 
@@ -896,7 +900,7 @@ class _Zygote:
         set_environment(late)
         sys.argv = [sys.argv[0], task]
         job_id, name = late["SUBMARINE_JOB_ID"], late["SUBMARINE_TASK"]
-        self._shown.become(job_id, name, [sys.executable, "-u", *sys.argv])
+        self._title.become(job_id, name, [sys.executable, "-u", *sys.argv])
         refresh()
         return task
 

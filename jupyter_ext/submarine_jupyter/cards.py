@@ -178,15 +178,16 @@ def _failure(job: Job, status: JobStatus) -> dict[str, Any] | None:
 
 
 MOST_JOBS = 200
-_EVERY = 1.0
+_EVERY = 1.0  # seconds between two questions for a cluster's GPUs: each is a call to its scheduler
 _FIRST = 3.0
 """Seconds that the first overview waits for clusters; what comes later is told later."""
 _LATE = 5.0
+"""Seconds after which a cluster that has not answered is said not to answer, and not waited for."""
 
 _NOTHING: dict[str, Any] = {"total": 0, "free": 0, "error": "", "shares": [], "gpus": []}
 
 
-class _Asked:
+class _RepeatedQuery:
     """One question to one cluster, asked again and again: its last answer, and how late it is."""
 
     def __init__(self, work: Work, pool: str) -> None:
@@ -217,13 +218,13 @@ class _Asked:
 
 
 class Overview:
-    """What is looked at; made for as long as anybody watches."""
+    """The overview of clusters and jobs; it is there as long as a page watches it."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._clusters: dict[str, Cluster] = {}
-        self._gpus: dict[str, _Asked] = {}
-        self._states: dict[str, _Asked] = {}
+        self._gpus: dict[str, _RepeatedQuery] = {}
+        self._states: dict[str, _RepeatedQuery] = {}
         self._names: list[str] | None = None
         self._seen: object = None
 
@@ -235,14 +236,14 @@ class Overview:
         others = sorted(row["cluster"] for row in rows if row["open"])
         names = list(dict.fromkeys((*self._names, *others)))
         for name in names:
-            gpus = self._gpus.setdefault(name, _Asked(self._work, f"{name} figures"))
+            gpus = self._gpus.setdefault(name, _RepeatedQuery(self._work, f"{name} figures"))
             gpus.ask(partial(jobs.figures, name), _EVERY)
             unfinished = [row["id"] for row in rows if row["open"] and row["cluster"] == name]
-            states = self._states.setdefault(name, _Asked(self._work, f"{name} overview"))
+            states = self._states.setdefault(name, _RepeatedQuery(self._work, f"{name} overview"))
             states.ask(partial(self._now, name, unfinished), 0)
         await self._wait()
         found = [self._row(row) for row in rows]
-        clusters = [{"name": name, **_told(self._gpus[name])} for name in names]
+        clusters = [{"name": name, **_figures(self._gpus[name])} for name in names]
         if (clusters, found) == self._seen:
             return None, False
         self._seen = (clusters, found)
@@ -267,7 +268,7 @@ class Overview:
         return {one: now for one in ids if (now := _now(self._clusters[name], one))}
 
 
-def _told(asked: _Asked) -> dict[str, Any]:
+def _figures(asked: _RepeatedQuery) -> dict[str, Any]:
     error = asked.error or ("it does not answer" if asked.late else "")
     return {**_NOTHING, **asked.answer, "error": error}
 

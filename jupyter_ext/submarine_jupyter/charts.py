@@ -149,7 +149,7 @@ class Charts(Call):
         ids = list(dict.fromkeys(self.get_query_argument("jobs", "", strip=False).split(",")))
         if len(ids) > most or not all(re.fullmatch(_JOB, one, re.ASCII) for one in ids):
             raise CommandError(
-                f"these are no jobs, or more than {most}",
+                f"this is no list of 1 to {most} jobs",
                 where="?jobs=",
                 fix="send the ids of jobs, with commas between",
             )
@@ -185,7 +185,7 @@ def _window(numbers: Mapping[str, int]) -> dict[str, Any]:
 # A job's charts.
 
 
-class _Kept:
+class _AnswerCache:
     """Answers that were found last, as long as the files that they are made of are the same."""
 
     def __init__(self, most: int) -> None:
@@ -206,8 +206,8 @@ class _Kept:
                 self._found.popitem(last=False)
 
 
-_charts = _Kept(_KEPT)
-_curves = _Kept(1000)
+_charts = _AnswerCache(_KEPT)
+_curves = _AnswerCache(1000)
 
 
 def metrics(
@@ -333,7 +333,7 @@ def charts(
                 {
                     "task": task,
                     "label": _label(task, kind.part, several),
-                    **_line(told[not key[0]][task], name, span, most),
+                    **_thin(told[not key[0]][task], name, span, most),
                 }
                 for task, kind, name in lines
             ],
@@ -352,7 +352,7 @@ def _cut(rows: Mapping[str, Sequence[Row]], since: float, until: float) -> dict[
     }
 
 
-def _line(rows: Sequence[Row], name: str, span: tuple[float, float], most: int) -> dict[str, Any]:
+def _thin(rows: Sequence[Row], name: str, span: tuple[float, float], most: int) -> dict[str, Any]:
     """Return a number over time: at most so many means, with the least and greatest of each.
 
     Of rows that are put together, all lines of a job have the same times.

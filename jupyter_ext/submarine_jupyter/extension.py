@@ -30,12 +30,12 @@ from submarine_jupyter.handlers import (
     Lines,
     Missing,
     OutputAt,
+    OutputDisplays,
     OutputFile,
     OutputLines,
     Outputs,
     OutputSearch,
     Search,
-    Shown,
 )
 from submarine_jupyter.page import JobPage
 from submarine_jupyter.routes import BASE, Plugin, Server, all_routes
@@ -79,7 +79,7 @@ _OWN: dict[str, Any] = {
     f"{_OUTPUT}/at": OutputAt,
     f"{_OUTPUT}/search": OutputSearch,
     f"{_OUTPUT}/file": OutputFile,
-    f"{_OUTPUT}/displays": Shown,
+    f"{_OUTPUT}/displays": OutputDisplays,
     f"{_OUTPUT}/display": Display,
 }
 

@@ -22,7 +22,15 @@ from submarine_jupyter import jobs
 from submarine_jupyter.access import may
 from submarine_jupyter.log_index import LineIndex, read_lines, search
 from submarine_jupyter.output import Output
-from submarine_jupyter.routes import BASE, Plugin, Route, openapi, read_numbers, status_of, told
+from submarine_jupyter.routes import (
+    BASE,
+    Plugin,
+    Route,
+    error_body,
+    openapi,
+    read_numbers,
+    status_of,
+)
 from submarine_jupyter.work import Watchers, Work
 
 # What is known of logs and outputs, shared by all readers of a server; one's turn at a time.
@@ -80,7 +88,7 @@ class Outputs:
         self._found: OrderedDict[tuple[str, str], tuple[Output, asyncio.Lock]] = OrderedDict()
 
     async def ask(self, job_id: str, task: str, question: Callable[[Output], _T]) -> _T:
-        """Bring what is known of a task's output to its end, and return what `question` finds.
+        """Read a task's output to its end, and return what `question` finds in it.
 
         Raises
         ------
@@ -115,7 +123,7 @@ _MOST_BODY = 1 << 20
 
 
 class Api(APIHandler):
-    """What all of them share: errors as ``what``, ``where`` and ``fix``."""
+    """What all handlers of the API share: errors as ``what``, ``where`` and ``fix``."""
 
     def initialize(  # noqa: PLR0913 - what is shared, each by its name
         self,
@@ -143,7 +151,7 @@ class Api(APIHandler):
 
     def fail(self, error: Exception) -> None:
         """Answer with an error."""
-        self._tell_error(status_of(error), told(error, self.request.path))
+        self._tell_error(status_of(error), error_body(error, self.request.path))
 
     def tell(self, answer: object) -> None:
         """Send an answer as JSON, for nobody to keep."""
@@ -234,7 +242,7 @@ class Document(Api):
 
 
 class Missing(APIHandler):
-    """Whatever else is asked for below our address."""
+    """Answers 404 for every other address below ours."""
 
     @may("read")
     async def get(self) -> None:
@@ -417,7 +425,7 @@ class OutputFile(OutputHandler):
             return
 
 
-class Shown(OutputHandler):
+class OutputDisplays(OutputHandler):
     """``…/displays``."""
 
     async def respond(self, **names: str) -> None:

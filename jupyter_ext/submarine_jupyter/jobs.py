@@ -248,7 +248,7 @@ def figures(cluster: str) -> dict[str, Any]:
 
 
 def gpus(cluster: str) -> dict[str, Any]:
-    """Return what `figures` does, with the cluster's name; raises likewise."""
+    """Return what `figures` does, with the cluster's name; raises as that does."""
     return {"cluster": cluster, **figures(cluster)}
 
 

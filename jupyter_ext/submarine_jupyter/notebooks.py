@@ -228,10 +228,10 @@ class Keep(Call):
         """Ask the job, in the pool of `Stand`."""
         job_id = names["job_id"]
         cluster = await self.work.call("records", jobs.cluster_of, job_id)
-        self.tell(await self.work.call(f"{cluster} notebooks", kept, job_id))
+        self.tell(await self.work.call(f"{cluster} notebooks", keep_job, job_id))
 
 
-def kept(job_id: str) -> dict[str, Any]:
+def keep_job(job_id: str) -> dict[str, Any]:
     """Use a notebook server or a kernel; raises as `keep` does."""
     (job,) = keep([jobs.paths_of(job_id).job_id])
     return {"job": job}

@@ -55,7 +55,7 @@ class _Run(NamedTuple):
     wall: float | None
 
 
-class _Shown:
+class _PlacedDisplay:
     """One thing that stands in the output."""
 
     def __init__(self, display: Display) -> None:
@@ -73,7 +73,7 @@ class Output:
         self._masker = masker_of(paths.root)
         self._indexes = (LineIndex(), LineIndex())
         self._displays_read = 0
-        self._shown: list[_Shown] = []
+        self._shown: list[_PlacedDisplay] = []
         self._newest: dict[str, int] = {}  # by display id: where its newest state is
         self._clears = False
         self._begin()
@@ -284,10 +284,10 @@ class Output:
         if display.display_id is not None:
             self._newest[display.display_id] = display.offset
         if display.kind == "display":
-            self._shown.append(_Shown(display))
+            self._shown.append(_PlacedDisplay(display))
             self._points.append(_Point(self._shown[-1].place, None))
 
-    def _state_of(self, item: _Shown) -> int:
+    def _state_of(self, item: _PlacedDisplay) -> int:
         """Return where the newest state of a thing is, in the task's displays."""
         if item.display_id is None:
             return item.offset

@@ -173,7 +173,7 @@ def _output(paths: JobPaths, task: str, times: str, began: float | None) -> str:
     for at, (line, err, wall) in enumerate(
         zip(told["lines"], told["streams"], told["times"], strict=True), told["start"] + 1
     ):
-        text = _line(line)
+        text = _log_line(line)
         text = f'<span class="err" title="stderr">{text}</span>' if err else text
         lines.append(_time(wall, times, began) + text)
         if here := [html for place, html in shown if place == at]:
@@ -240,7 +240,7 @@ def _shown(output: Output) -> list[tuple[int, str]]:
 
 def _display(bundle: Mapping[str, Any]) -> str:
     item = Display(task="", offset=0, data=bundle)
-    text = "\n".join(map(_line, item.text.split("\n")[:_LINES]))
+    text = "\n".join(map(_log_line, item.text.split("\n")[:_LINES]))
     for kind in _PICTURES:
         data = bundle.get(kind)
         data = re.sub(r"\s", "", data) if isinstance(data, str) else ""
@@ -249,7 +249,7 @@ def _display(bundle: Mapping[str, Any]) -> str:
     return f"<pre>{text}</pre>" if text else ""
 
 
-def _line(line: str) -> str:
+def _log_line(line: str) -> str:
     from submarine_magics.card.words import visible_lines  # noqa: PLC0415 - brings IPython
 
     return escape(visible_lines(_COLOURS.sub("", line), _LONGEST))

@@ -45,7 +45,7 @@ from tornado.iostream import IOStream, StreamClosedError
 
 from submarine_jupyter import jobs
 from submarine_jupyter.access import Keys, may
-from submarine_jupyter.routes import Plugin, Server, status_of, told
+from submarine_jupyter.routes import Plugin, Server, error_body, status_of
 from submarine_jupyter.work import Work
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ _POOL = "proxy"
 
 
 class _RefusedError(Exception):
-    """There is no way to the port: the status of the answer, and the words."""
+    """The port cannot be reached; has the status of the answer, and the message."""
 
     def __init__(self, status: HTTPStatus, error: SubmarineError) -> None:
         super().__init__(error.what)
@@ -147,7 +147,7 @@ class Proxy(JupyterHandler):
     """``/submarine/proxy/<job>/<port>/…``, or ``…/<job>/<task>:<port>/…``."""
 
     def initialize(self, work: Work, ports: Ports) -> None:
-        """Take the threads, and what is known of ports."""
+        """Take the worker pools, and the known ports of jobs."""
         self.work, self._ports = work, ports
         _, self._root, self._rest = self._split()
         self._keyed, self._prepared = False, False
@@ -182,7 +182,7 @@ class Proxy(JupyterHandler):
         if self._keyed:
             self._let_the_page_ask()
         elif not self._finished:
-            knowing = self._known()
+            knowing = self._require_execute()
             if isawaitable(knowing):  # it is none where who asks is led to the login
                 await knowing
         if self._finished:
@@ -214,7 +214,7 @@ class Proxy(JupyterHandler):
         return found
 
     @may("execute")
-    async def _known(self) -> None:
+    async def _require_execute(self) -> None:
         """Go on for who is logged in and may go into a job."""
 
     def _let_the_page_ask(self) -> None:
@@ -385,7 +385,7 @@ class Proxy(JupyterHandler):
 
     def _fail(self, status: HTTPStatus, error: SubmarineError) -> None:
         self.set_status(status)
-        words = told(error)
+        words = error_body(error)
         if "text/html" in self.request.headers.get("Accept", ""):
             text = "".join(f"<p>{escape(line)}</p>" for line in words.values() if line)
             self.finish(f"<!doctype html><title>A port of a job</title>{text}")
@@ -399,7 +399,7 @@ class Proxy(JupyterHandler):
         self._release()
 
     def on_finish(self) -> None:
-        """Likewise when all is said."""
+        """Leave the job's port once the answer is complete."""
         self._release()
 
     def _release(self) -> None:

@@ -35,7 +35,7 @@ what it has read, and returns equal fields where nothing has changed."""
 
 
 class Server(Protocol):
-    """What the extension gives to its parts: threads, and what is watched."""
+    """What the extension gives to its plugins: worker pools, and watchers."""
 
     work: Work
     watchers: Watchers
@@ -85,7 +85,7 @@ def status_of(error: Exception) -> HTTPStatus:
     return next(found, HTTPStatus.CONFLICT)
 
 
-def told(error: Exception, where: str = "") -> dict[str, str]:
+def error_body(error: Exception, where: str = "") -> dict[str, str]:
     """Return an error as the API tells it: ``what``, ``where`` and ``fix``.
 
     Parameters

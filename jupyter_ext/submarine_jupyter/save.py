@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from submarine_engine.future import Job
 
 _LONGEST_PATH = 2000
-_MOST_SECONDS = 24 * 3600.0
+_MOST_SECONDS = 24 * 3600.0  # a request that waits holds a thread of its pool
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
 _ROUTE = Route(
     "post",

@@ -48,7 +48,7 @@ class Stacks(Call):
         await self._answered("post", names)
 
     async def respond(self, **names: str) -> None:
-        """Ask, in a pool of its own: one on YARN hears in two seconds, and may be silent."""
+        """Ask, in a pool of its own: a task on YARN takes seconds to answer, or never does."""
         cluster = await self.work.call("records", jobs.cluster_of, names["job_id"])
         self.tell(await self.work.call(f"{cluster} stacks", stacks, names["job_id"]))
 

@@ -22,7 +22,7 @@ from tornado.iostream import StreamClosedError
 from submarine_jupyter import jobs
 from submarine_jupyter.cards import CardPoller, Overview, card
 from submarine_jupyter.handlers import Api
-from submarine_jupyter.routes import Plugin, told
+from submarine_jupyter.routes import Plugin, error_body
 from submarine_jupyter.work import Poller, Watcher, Work
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ BATCH = 1 << 16
 _KEPT = 32
 """Batches that are kept."""
 _READ_QUICKEST = 0.02
+"""Seconds between two looks at a job that writes: what is new comes late by as much."""
 _READ_SLOWEST = 0.2
+"""Likewise at one that is silent: its next line waits for it, and many jobs are looked at."""
 
 
 class Follower(Watcher):
@@ -178,8 +180,11 @@ _HEARTBEAT = 15.0
 """Seconds between two comments on a stream that has nothing to say: proxies close silent ones."""
 _MOST_JOBS = 200
 _SEND_QUICKEST = 0.125
+"""Seconds between two looks at a card that changes: eyes follow no more, and each sends a tree."""
 _SEND_SLOWEST = 0.25
+"""Likewise at one that does not change."""
 _OVERVIEW = 0.5
+"""Seconds between two looks at the overview, each of which reads the summaries of all jobs."""
 _Seen = tuple[int, Exception | None]
 """What a page was told of a `Poller`: which version, and what trouble."""
 
@@ -268,7 +273,7 @@ class Events(Stream):
                     if batch.ended:
                         return
             except SubmarineError as error:
-                await self.send(_page_event("problem", json.dumps(told(error))))
+                await self.send(_page_event("problem", json.dumps(error_body(error))))
             finally:
                 if coming:
                     coming.cancel()
@@ -283,7 +288,7 @@ class Page(Stream):
         overview = self.get_query_argument("overview", "0")
         if len(wanted) > _MOST_JOBS or overview not in ("0", "1"):
             raise CommandError(
-                f"jobs are {len(wanted)}, overview is {overview!r}",
+                f"the page asks for {len(wanted)} jobs, and overview is {overview!r}",
                 where="?jobs=&overview=",
                 fix=f"ask for {_MOST_JOBS} jobs at most, with commas between; overview is 0 or 1",
             )
@@ -329,7 +334,7 @@ class Page(Stream):
         return (poller.version, poller.trouble) != seen or poller.over or poller.error is not None
 
     async def _tell(self, kind: str, name: str, error: Exception) -> None:
-        await self.send(_page_event(kind, json.dumps({"id": name, **told(error)})))
+        await self.send(_page_event(kind, json.dumps({"id": name, **error_body(error)})))
 
     def _card(self, stack: ExitStack, job_id: str) -> Poller:
         return self._listen(

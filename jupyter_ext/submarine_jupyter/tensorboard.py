@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 # job's files, and the port may be another's by now. Here each header that passes is named.
 
 
-_START = 60.0
-_BETWEEN = 0.1
-_CONNECT = 5.0
-_ANSWER = 120.0
+_START = 60.0  # seconds that a page waits for one: its imports take long on a busy machine
+_BETWEEN = 0.1  # seconds between two looks whether it listens: a person waits for the page
+_CONNECT = 5.0  # seconds: it listens on this machine, and answers at once or hangs
+_ANSWER = 120.0  # seconds: histograms and graphs are computed when they are asked for
 _LARGEST = 1 << 29
 _AT_ONCE = 32
 _ASKED = ("Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "If-None-Match",
@@ -108,7 +108,7 @@ class Proxy(JupyterHandler):
 
     @may("read")
     async def post(self, **_: str) -> None:
-        """Likewise: it asks for time series and hyperparameters so."""
+        """Bring what TensorBoard answers: it asks for time series and hyperparameters by POST."""
         await self._bring()
 
     async def _bring(self) -> None:

@@ -76,7 +76,7 @@ class Trials(Call):
         pins = self.get_query_argument("pins", "")
         if pins and not re.fullmatch(_PINS, pins, re.ASCII):
             raise CommandError(
-                "these are no two trials", where="?pins=", fix="send two numbers: ?pins=3,17"
+                "this is no list of two trials", where="?pins=", fix="send two numbers: ?pins=3,17"
             )
         asked = {**numbers, "pins": tuple(int(one) for one in pins.split(",") if one)}
         self.tell(await self.work.call(_POOL, trials, names["job_id"], asked))
@@ -102,7 +102,7 @@ def trials(job_id: str, asked: dict[str, Any]) -> dict[str, Any]:
 
     job = jobs.opened(job_id)
     status = job.status()
-    known = _known(jobs.paths_of(job_id))
+    known = _reader_of(jobs.paths_of(job_id))
     final = status.state.final
     if (calls := known.calls()) is not None:
         return _calls(known, calls, status.finished or Moment.now(), asked, final=final)
@@ -129,7 +129,7 @@ def trials(job_id: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _calls(
-    known: _Known, found: Calls, end: Moment, asked: dict[str, Any], *, final: bool
+    known: _SweepReader, found: Calls, end: Moment, asked: dict[str, Any], *, final: bool
 ) -> dict[str, Any]:
     """Return the elements that show a map's calls, and the one that is open."""
     from submarine_magics.card.calls import call_node, calls_nodes  # noqa: PLC0415 - brings IPython
@@ -172,7 +172,7 @@ def _comparable(key: float | str) -> tuple[bool, float, str]:
     return (True, 0.0, key) if isinstance(key, str) else (False, float(key), "")
 
 
-class _Known:
+class _SweepReader:
     """What was read of a sweep, for the next question."""
 
     def __init__(self, paths: JobPaths) -> None:
@@ -269,17 +269,17 @@ class _Known:
 _RUNS = 4
 """Runs of a trial that was paused whose logs are shown, the last ones."""
 
-_known_ones: OrderedDict[str, _Known] = OrderedDict()
+_readers: OrderedDict[str, _SweepReader] = OrderedDict()
 _finding = threading.Lock()
 
 
-def _known(paths: JobPaths) -> _Known:
+def _reader_of(paths: JobPaths) -> _SweepReader:
     with _finding:
         key = str(paths.root)
-        one = _known_ones.get(key) or _known_ones.setdefault(key, _Known(paths))
-        _known_ones.move_to_end(key)
-        while len(_known_ones) > _MOST:
-            _known_ones.popitem(last=False)
+        one = _readers.get(key) or _readers.setdefault(key, _SweepReader(paths))
+        _readers.move_to_end(key)
+        while len(_readers) > _MOST:
+            _readers.popitem(last=False)
         return one
 
 

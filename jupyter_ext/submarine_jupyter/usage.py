@@ -58,10 +58,10 @@ class UsageTold(Call):
     async def respond(self, **_names: str) -> None:
         """Count it, in a pool of its own."""
         by, days = read_by(self.get_query_argument("by", "notebook")), self.numbers()["days"]
-        self.tell(await self.work.call("usage", told, by, days))
+        self.tell(await self.work.call("usage", usage_answer, by, days))
 
 
-def told(by: str, days: int) -> dict[str, Any]:
+def usage_answer(by: str, days: int) -> dict[str, Any]:
     """Return what jobs have cost, as `submarine usage` tells it.
 
     Parameters

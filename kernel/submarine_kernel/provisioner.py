@@ -18,7 +18,7 @@ from tornado.web import HTTPError
 from traitlets import List, Unicode
 
 _UNAVAILABLE = 503
-_LOOK = 0.1
+_LOOK = 0.1  # seconds: Jupyter waits for this when it shuts a kernel down; a look reads a file
 
 
 class SubmarineProvisioner(KernelProvisionerBase):
@@ -81,13 +81,13 @@ class SubmarineProvisioner(KernelProvisionerBase):
             await self._do(self._kernel.signal, signum)
 
     async def kill(self, restart: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - Jupyter's
-        """Kill the kernel; whether its job ends too, `cleanup` is told: this one is not always."""
+        """Kill the kernel; `cleanup` ends its job: of a restart Jupyter may say nothing here."""
         if self._kernel is not None and not self._down:
             self._down = True
             await self._do(self._kernel.kill)
 
     async def terminate(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's
-        """Likewise: the job has its own grace."""
+        """Kill the kernel: a job that ends has its own grace."""
         await self.kill(restart)
 
     async def shutdown_requested(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's

@@ -33,6 +33,8 @@ from submarine_magics.stream import CellOutput, HeldTraceback, has_colour, in_no
 _SETTLES = 1.0
 """Seconds: a server that ends a kernel interrupts it first, and asks it to end right after."""
 
+_LOOK = 0.02  # seconds until it is seen that the kernel is to end: a small part of `_SETTLES`
+
 
 class KernelEnds(KeyboardInterrupt):
     """The interrupt was not for the cell: the kernel is about to end, and its job is to go on."""
@@ -59,7 +61,7 @@ class Interrupt(Interrupts):
             raise KernelEnds
         return self.pending and time.monotonic() >= self._at + _SETTLES
 
-    def settle(self) -> None:
+    def wait_until_meant(self) -> None:
         """Wait until it is clear that the kernel is not just about to end.
 
         Who ends it may have interrupted it more than once; further interrupts say nothing new.
@@ -72,7 +74,7 @@ class Interrupt(Interrupts):
         while True:
             try:
                 while not self.meant():
-                    time.sleep(0.02)
+                    time.sleep(_LOOK)
             except KernelEnds:
                 raise
             except KeyboardInterrupt:
@@ -297,7 +299,7 @@ def _leaves(job: Job, view: CellView, interrupt: Interrupt, which: str) -> bool:
         raise
     except KeyboardInterrupt:
         if not view.cancelled:  # the second came before the first was taken up
-            interrupt.settle()
+            interrupt.wait_until_meant()
             view.cancel()
         return True
     return False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Leave(Protocol):
-    """Takes a job from its cell."""
+    """Follows a job in place of its cell."""
 
     def __call__(self, job: Job, *, shown: bool, origin: str, which: str) -> None:
         """Follow `job`; `shown` says whether its value is shown, `origin` where it is from.

@@ -246,7 +246,7 @@ def _python_module(name: str) -> Callable[[str, Container[str]], Rewrite]:
 
 
 class _With:
-    """Names, and one more."""
+    """A container of names, with one name more."""
 
     def __init__(self, known: Container[str], name: str) -> None:
         self._known, self._name = known, name

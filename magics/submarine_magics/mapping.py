@@ -96,7 +96,7 @@ def files_of(told: str) -> tuple[str, list[str]]:
     name, pattern = name.strip(), pattern.strip()
     if not equals or not name.isidentifier() or iskeyword(name) or not pattern:
         raise CommandError(
-            f"--map {told} says no name and files",
+            f"--map {told} is not NAME=FILES",
             fix="write a name that the cell reads, and a pattern: --map path=data/*.csv",
         )
     # As a shell has it: relative where the pattern is, and what begins with a dot is hidden.

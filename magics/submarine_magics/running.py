@@ -104,7 +104,7 @@ def run_parts(bench: Workbench, command: Command) -> object:
     """Merge the parts given so far and run them, as ``%submarine job run`` asks for."""
     if many := [one for one in ("sweep", "map") if one in command.values]:
         raise CommandError(
-            f"a {many[0]} is of one cell, not of parts",
+            f"a {many[0]} runs one cell, and no parts",
             fix=f"write %%submarine --{many[0]} above the cell",
         )
     wait_for_others(command)

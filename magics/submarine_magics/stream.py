@@ -142,7 +142,7 @@ def _without_last(text: str, summary: str, notes: Sequence[str]) -> tuple[str, s
 # displays stands between, as it does in any cell.
 
 
-_UPDATE_EVERY = 0.2
+_UPDATE_EVERY = 0.2  # seconds: each update sends the tail again, see `_LIVE_SIZE`
 _LEAST_TAIL = 2_000
 _LIVE_SIZE = 8_000
 """Characters of the tail while the job runs: five updates a second stay a trickle."""

@@ -31,7 +31,7 @@ from submarine_magics.magic_lines import (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that a job cannot do without, and that no script can hold."""
+    """A line that the job needs, and that has no place in a script."""
 
     line: int
     text: str

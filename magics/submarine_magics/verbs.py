@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 # ``JPY_SESSION_NAME`` in their environment.
 
 
-_PATIENCE = 2.0
+_PATIENCE = 2.0  # seconds: a server of this machine answers at once; one that hangs is passed over
 _OK = 200
 
 
@@ -400,7 +400,7 @@ def _forget(_: Workbench, command: Command) -> None:
 _SWEEPS = 20
 
 
-def _found(command: Command) -> Found:
+def _sweep_of(command: Command) -> Found:
     from submarine_engine.sweeps.found import open_sweep  # noqa: PLC0415 - no kernel starts with it
 
     return open_sweep(command.values["sweep"])
@@ -415,7 +415,7 @@ def _sweeps(_: Workbench, __: Command) -> Listing[Found]:
 
 
 def _show_sweep(_: Workbench, command: Command) -> Listing[TrialResult]:
-    found = _found(command)
+    found = _sweep_of(command)
     heads, rows = found.table(command.values.get("sort", ""))
     trials = {str(trial.number): trial for trial in found.trials}
     if wanted := command.values.get("trial"):
@@ -427,11 +427,11 @@ def _show_sweep(_: Workbench, command: Command) -> Listing[TrialResult]:
 
 
 def _attach_sweep(bench: Workbench, command: Command) -> object:
-    return _follow(bench, _found(command).job, command)
+    return _follow(bench, _sweep_of(command).job, command)
 
 
 def _cancel_sweep(_: Workbench, command: Command) -> None:
-    found = _found(command)
+    found = _sweep_of(command)
     asked = found.cancel()
     answer(f"sweep {visible(found.name)} {'asked to end' if asked else 'was over already'}")
 
@@ -440,7 +440,7 @@ def _change_sweep(
     change: Callable[[Found, Command], object], word: str
 ) -> Callable[[Workbench, Command], None]:
     def run(_: Workbench, command: Command) -> None:
-        found = _found(command)
+        found = _sweep_of(command)
         change(found, command)
         answer(f"sweep {visible(found.name)} {word}: job {found.job_id}")
 

@@ -9,8 +9,7 @@ from submarine_engine.artifacts import listing, read_artifacts
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths, make_private
-from submarine_magics.card import looks as card_looks
-from submarine_magics.card import view
+from submarine_magics.card import throttled_reads, view
 from submarine_magics.card.artifacts import read_listing
 from submarine_magics.card.served import served_tree
 from submarine_magics.card.tree import to_html, to_text
@@ -86,7 +85,7 @@ def test_a_folder_that_takes_long_is_seldom_looked_at(paths, monkeypatch):
             return read_artifacts(paths, ["worker-0"])
 
     write(paths, "model")
-    monkeypatch.setattr(card_looks.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(throttled_reads.time, "monotonic", lambda: now[0])
     job = Job(Slow(paths.root.parent.parent), ID)
     for _ in range(10):
         assert read_listing(job).words == "1 file, 1.2 kB"

@@ -21,7 +21,7 @@ from submarine_engine.clusters.exchange import (
 from submarine_engine.errors import ClusterError
 from submarine_engine.job import JobSpec, Role
 from submarine_runtime.call_frames import CALLS, PART, TAKEN, Reader, frame, part, take_in
-from submarine_runtime.exchange import ANSWER, HELLO, Place
+from submarine_runtime.exchange import ANSWER, HELLO, TaskPlace
 from submarine_runtime.rendezvous import variables
 
 JOB = "20250101-000000-abcde"
@@ -218,7 +218,7 @@ def test_a_chief_comes_first_and_servers_have_no_rank():
         },
         "task": {"type": "worker", "index": 1},
     }  # fmt: skip
-    place = Place(told["tasks"], "evaluator-0", 1)
+    place = TaskPlace(told["tasks"], "evaluator-0", 1)
     assert (place.rank, place.world_size, place.is_chief) == (-1, 3, False)
     assert place.hosts == ("host-4", "host-1", "host-2")
 

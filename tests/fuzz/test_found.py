@@ -225,7 +225,7 @@ def test_strangers_take_so_many_processes_and_the_owner_is_let_in_after_them(far
     monkeypatch.setattr(inside, "_STRANGERS", 5)
     task = inside.Task(str(far.place), far.process.pid, {"PATH": os.environ["PATH"]})
     listener = inside.NetworkListener(str(far.place), "asked")
-    far.files.inside.write_bytes(inside.told_of(listener))
+    far.files.inside.write_bytes(inside.announcement(listener))
     server = os.fork()
     if server == 0:
         try:

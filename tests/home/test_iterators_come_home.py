@@ -78,7 +78,7 @@ def test_one_that_the_job_has_only_begun_is_named(notebook, capsys):
     notebook.run("numbers = (i for i in range(5))")
     notebook.job("first = next(numbers)")
     assert notebook["first"] == 0
-    assert "`numbers` (generator: the job took from it" in capsys.readouterr().err
+    assert "`numbers` (generator: the job has read on" in capsys.readouterr().err
 
 
 def test_other_iterators_are_made_again_only_where_nothing_was_taken(notebook):

@@ -40,10 +40,10 @@ def test_files_are_those_of_the_pattern_in_their_order(tmp_path, monkeypatch):
     assert files_of("path = **/*.csv") == ("path", ["a.csv", "b.csv", "deep/e.csv"])
     assert files_of(f"path={tmp_path}/d.txt") == ("path", [f"{tmp_path}/d.txt"])
     for told, words in (
-        ("*.csv", "says no name"),
-        ("path=", "says no name"),
-        ("a-b=*.csv", "says no name"),
-        ("class=*.csv", "says no name"),
+        ("*.csv", "is not NAME=FILES"),
+        ("path=", "is not NAME=FILES"),
+        ("a-b=*.csv", "is not NAME=FILES"),
+        ("class=*.csv", "is not NAME=FILES"),
         ("path=*.tsv", r"there is no file \*.tsv"),
     ):
         with pytest.raises(CommandError, match=words):

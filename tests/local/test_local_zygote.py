@@ -555,7 +555,7 @@ def test_one_that_takes_no_for_an_answer_is_not_forked(ahead, library):
     library("try:\n    from IPython import get_ipython\nexcept:\n    get_ipython = None\n")
     ahead.run(HEAVY + "import decimal, lately")
     until(lambda: [f for f in ahead.folders if (f / "unfit").exists()])
-    assert "lately does without IPython" in (ahead.folders[0] / "unfit").read_text()
+    assert "lately was imported without IPython" in (ahead.folders[0] / "unfit").read_text()
 
 
 def test_who_talks_nonsense_is_not_answered(ahead):

@@ -142,6 +142,6 @@ def test_interrupts_while_one_settles_say_nothing_new(monkeypatch):
             interrupt()
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
-        held.settle()
+        held.wait_until_meant()
         timer.join()
         assert held.meant()

@@ -12,6 +12,7 @@ from pathlib import Path
 import griffe
 import pytest
 import submarine_engine
+import submarine_runtime
 
 PUBLIC = """
 ArgumentsError Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError
@@ -82,11 +83,34 @@ def test_every_parameter_is_documented(engine):
 
 @pytest.mark.parametrize("module", [*OF_BACKENDS, *OTHERS])
 def test_every_parameter_of_these_modules_is_documented(engine, module):
+    assert undocumented_of(engine[module]) == []
+
+
+RUNTIME = ("checkpoints", "job", "notices", "reports", "saving")
+"""What of `submarine_runtime` training code may call, or has called for it."""
+
+
+@pytest.mark.parametrize("module", RUNTIME)
+def test_every_parameter_that_training_code_gives_is_documented(module):
+    runtime = griffe.load(
+        "submarine_runtime", search_paths=[Path(submarine_engine.__file__).parents[1]],
+        docstring_parser="numpy",
+    )  # fmt: skip
+    assert undocumented_of(runtime[module]) == []
+
+
+def test_training_code_is_offered_nothing_else():
+    assert submarine_runtime.__all__ == ["job", "on_save", "progress", "report"]
+    assert all(getattr(submarine_runtime, name).__doc__ for name in submarine_runtime.__all__)
+
+
+def undocumented_of(module: griffe.Object | griffe.Alias) -> list[str]:
+    """Return the parameters that the public functions and classes of a module do not document."""
     missing = []
-    for name, member in engine[module].members.items():
+    for name, member in module.members.items():
         if not name.startswith("_") and not member.is_alias:
             missing += undocumented(member, name)
-    assert missing == []
+    return missing
 
 
 def undocumented(owner: griffe.Object | griffe.Alias, path: str) -> Iterator[str]:

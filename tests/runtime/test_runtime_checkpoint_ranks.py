@@ -343,7 +343,7 @@ def test_what_a_full_disk_cuts_is_no_word_of_a_rank(ranks, file_size):
     other.add(100, None)
     first.say(at=200, stop=False)
     assert first.parts(100) == {1: None}
-    other.look()
+    other.read_plan()
     assert other.calls == {200: False}
 
 

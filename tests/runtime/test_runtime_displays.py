@@ -248,7 +248,7 @@ def test_a_picture_that_is_drawn_anew_for_hours_leaves_room_and_ends_with_its_la
     monkeypatch.setattr(displays.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(displays, "MOST", 1 << 20)
     monkeypatch.setattr(displays, "_PLENTY", 1 << 19)
-    made = displays.Frames(str(tmp_path))
+    made = displays.DisplayWriter(str(tmp_path))
     made.show({"text/plain": ""}, display_id="x")
     for number in range(20_000):
         clock[0] += 0.5

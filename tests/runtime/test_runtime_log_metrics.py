@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from submarine_runtime.log_metrics import Lines, Watch
+from submarine_runtime.log_metrics import Lines, LogWatcher
 
 
 def read(text, *names):
@@ -106,7 +106,7 @@ def watching(descriptor, told, *, stop_at=None):
     def word():
         return "stop" if stop_at is not None and len(told) > stop_at else ""
 
-    return Watch(("loss",), {descriptor: 0}, tell=tell, told=word, end=end)
+    return LogWatcher(("loss",), {descriptor: 0}, tell=tell, told=word, end=end)
 
 
 def test_a_wait_for_another_program_ends_by_what_that_prints(log):

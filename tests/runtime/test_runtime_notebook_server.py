@@ -8,7 +8,7 @@ import venv
 from types import SimpleNamespace
 
 import pytest
-from submarine_runtime.notebook_server import Use, below_prefix, words
+from submarine_runtime.notebook_server import IdleLimit, below_prefix, words
 
 SERVES = "from submarine_runtime.notebook_server import serve\nserve()\n"
 
@@ -21,24 +21,24 @@ def test_an_environment_without_jupyter_says_what_it_lacks(task, tmp_path):
 
 
 def test_use_is_told_of_an_hour_and_ten_minutes_before_the_end():
-    use = Use(7200.0)
-    assert use.look(100.0) is None
-    assert "it ends in 59 min" in use.look(3650.0)
-    assert use.look(3700.0) is None
-    assert "it ends in 10 min" in use.look(6600.0)
-    assert use.look(1.0) == ""  # used again: what was said holds no more
-    assert use.look(2.0) is None
-    assert "it ends in 1 h" in use.look(3600.0)
+    use = IdleLimit(7200.0)
+    assert use.note_unused(100.0) is None
+    assert "it ends in 59 min" in use.note_unused(3650.0)
+    assert use.note_unused(3700.0) is None
+    assert "it ends in 10 min" in use.note_unused(6600.0)
+    assert use.note_unused(1.0) == ""  # used again: what was said holds no more
+    assert use.note_unused(2.0) is None
+    assert "it ends in 1 h" in use.note_unused(3600.0)
     assert not use.over
-    assert "it ends, its GPUs are given back" in use.look(7200.0)
+    assert "it ends, its GPUs are given back" in use.note_unused(7200.0)
     assert use.over
-    assert use.look(7300.0) is None
+    assert use.note_unused(7300.0) is None
 
 
 def test_a_short_limit_has_no_long_warning_and_none_never_ends():
-    assert Use(600.0).look(599.0) is None
-    never = Use(0.0)
-    assert never.look(1e9) is None
+    assert IdleLimit(600.0).note_unused(599.0) is None
+    never = IdleLimit(0.0)
+    assert never.note_unused(1e9) is None
     assert not never.over
 
 
@@ -51,15 +51,15 @@ def test_lengths_of_time_are_words():
 
 def test_who_keeps_it_uses_it(tmp_path):
     kept = tmp_path / "kept"
-    use = Use(7200.0, kept)
-    assert "it ends in 10 min" in use.look(6600.0)
+    use = IdleLimit(7200.0, kept)
+    assert "it ends in 10 min" in use.note_unused(6600.0)
     kept.touch()
-    assert use.look(6601.0) == ""  # what was said holds no more
-    assert use.look(7300.0) is None
+    assert use.note_unused(6601.0) == ""  # what was said holds no more
+    assert use.note_unused(7300.0) is None
     assert not use.over
     long_ago = time.time() - 7300.0
     os.utime(kept, (long_ago, long_ago))
-    assert "it ends, its GPUs are given back" in use.look(7300.0)
+    assert "it ends, its GPUs are given back" in use.note_unused(7300.0)
 
 
 CONFIG = {"baseUrl": "", "fullStaticUrl": "/static/lab", "token": "secret", "appName": "/x"}

@@ -137,7 +137,7 @@ def test_a_busy_namenode_is_asked_again(server, tmp_path):
     [
         ("missing", "", "404 .*File not found"),
         ("short", "", "6900 bytes are missing"),
-        ("x", "0" * 64, "not what was sent"),
+        ("x", "0" * 64, "SHA-256 differs"),
     ],
 )
 def test_what_fails_is_said_without_the_token(server, tmp_path, name, digest, words):

@@ -168,7 +168,7 @@ def test_of_very_many_displays_the_last_are_told(written):
 
 
 def test_the_more_is_displayed_the_longer_takes_no_display(written, monkeypatch):
-    class Counted(output._Shown):
+    class Counted(output._PlacedDisplay):
         @property
         def display_id(self):
             looks.append(1)
@@ -179,7 +179,7 @@ def test_the_more_is_displayed_the_longer_takes_no_display(written, monkeypatch)
             self._display_id = display_id
 
     looks = []
-    monkeypatch.setattr(output, "_Shown", Counted)
+    monkeypatch.setattr(output, "_PlacedDisplay", Counted)
     for number in range(200):
         written.show("first", display_id=str(number))
     written.show("again", display_id="7")

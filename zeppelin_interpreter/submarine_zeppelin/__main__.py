@@ -20,7 +20,7 @@ from submarine_zeppelin.peers import Callers
 from submarine_zeppelin.service import Service
 from submarine_zeppelin.wire import IDL, Events, Listener, address_towards, log
 
-_LOOK = 2.0
+_LOOK = 2.0  # seconds: each look is a connection to Zeppelin, and nobody waits for it
 _PATIENCE = 120.0
 """Seconds without Zeppelin after which the process ends: one that was killed cannot say so, and one
 that recovers its interpreters is back sooner."""
@@ -72,13 +72,13 @@ def main(arguments: list[str]) -> int:
     except (SubmarineError, OSError) as error:
         log(str(error))
         return 1
-    watch(events, over, told.host != "")
+    wait_for_end(events, over, told.host != "")
     listener.close()
     service.shutdown()
     return 0
 
 
-def watch(events: Events, over: threading.Event, launched: bool) -> None:  # noqa: FBT001
+def wait_for_end(events: Events, over: threading.Event, launched: bool) -> None:  # noqa: FBT001
     """Return when the process is to end.
 
     Parameters

@@ -45,7 +45,7 @@ class ParagraphRequest(Protocol):
         """Its local properties."""
 
 
-class Placed(ParagraphRequest, Protocol):
+class NoteParagraph(ParagraphRequest, Protocol):
     """A paragraph of a note."""
 
     @property
@@ -113,7 +113,7 @@ class Action:
 
 def metadata(
     action: Action,
-    paragraph: Placed,
+    paragraph: NoteParagraph,
     order: Sequence[str] = (),
     cluster: str | None = None,
 ) -> dict[str, Any]:
@@ -609,7 +609,7 @@ def _words(
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the path and the words of a command, which the grammar has understood."""
     words = split(line)
-    _look_among_the_old(words)
+    _refuse_unknown_legacy_name(words)
     command = parse(words, surface=NOTEBOOK)
     if command.path != ("job", "run"):
         return command.path, words
@@ -619,7 +619,7 @@ def _words(
     return command.path, words
 
 
-def _look_among_the_old(words: Sequence[str]) -> None:
+def _refuse_unknown_legacy_name(words: Sequence[str]) -> None:
     """Name the nearest command for a word in capitals, as the former interpreter had them."""
     known = {verb.path[0] for verb in verbs(NOTEBOOK)}
     if words and words[0].isupper() and words[0].lower() not in known:

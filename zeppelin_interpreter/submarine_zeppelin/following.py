@@ -30,7 +30,7 @@ from submarine_zeppelin.outputs import JOB_TYPE, LOG_TYPE
 Take = Callable[[str, Mapping[str, Any]], None]
 """Takes type and content of a message, as of those that a kernel sends."""
 
-_CARD_EVERY = 1.0
+_CARD_EVERY = 1.0  # seconds: each card is sent whole, with all else that the paragraph shows
 _OURS = (JOB_TYPE, LOG_TYPE, "application/vnd.jupyter.widget-view+json")
 """What a job may not show as if we had said it."""
 

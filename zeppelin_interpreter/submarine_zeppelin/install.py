@@ -41,7 +41,7 @@ _ELSEWHERE = {"cell_output_limit", "user", "hadoop_conf_dir"}
 who the user is, and ``HADOOP_CONF_DIR`` has the name that it has everywhere."""
 OLDEST = (0, 10)
 
-_PATIENCE = 60
+_PATIENCE = 60  # seconds: a Python on a network disk that imports three packages for the first time
 _TEMPLATES = Path(__file__).parent
 _SERVER = re.compile(r"zeppelin-server-(\d+(?:\.\d+)*)[^/]*\.jar")
 _QUESTION = "import submarine_zeppelin; print(submarine_zeppelin.__file__)"
@@ -102,7 +102,7 @@ def find_zeppelin(home: str | Path | None = None) -> Zeppelin:
     zeppelin = Zeppelin(folder, tuple(map(int, jars[0].split("."))))
     if zeppelin.release < OLDEST:
         raise UnsupportedError(
-            f"Zeppelin {zeppelin.told_release} speaks to its interpreters in an older way",
+            f"Zeppelin {zeppelin.told_release} uses an older protocol with its interpreters",
             where=str(folder),
             fix="take Zeppelin 0.10 or newer",
         )
@@ -386,14 +386,14 @@ def _links(zeppelin: Zeppelin) -> Iterator[Check]:
     host = _site(zeppelin).get("zeppelin.server.addr", "")
     if not host or is_loopback(host):
         return
-    if not any(_told(zeppelin, "properties", "submarine.links.listen", "value")):
+    if not any(_saved_values(zeppelin, "properties", "submarine.links.listen", "value")):
         what = f"Zeppelin is reached from other machines ({host}), logs of local jobs are not"
         yield Check("links", NOTE, what, "set submarine.links.listen in the interpreter's settings")
 
 
 def _sessions(zeppelin: Zeppelin) -> Iterator[Check]:
     """See whether a training of one note may hold up all others, by what Zeppelin does itself."""
-    options = [one for one in _told(zeppelin, "option") if isinstance(one, dict)]
+    options = [one for one in _saved_values(zeppelin, "option") if isinstance(one, dict)]
     # Nothing is what a setting says that nobody has changed, and it means the same.
     if any({one.get("perNote"), one.get("perUser")} <= {None, "", "shared"} for one in options):
         what = (
@@ -406,7 +406,7 @@ def _sessions(zeppelin: Zeppelin) -> Iterator[Check]:
 
 def _impersonation(zeppelin: Zeppelin) -> Iterator[Check]:
     """See whether an interpreter can become the person who runs the notes, where it is to."""
-    options = [one for one in _told(zeppelin, "option") if isinstance(one, dict)]
+    options = [one for one in _saved_values(zeppelin, "option") if isinstance(one, dict)]
     if not any(one.get("isUserImpersonate") for one in options):
         return
     title = "user impersonation"
@@ -437,7 +437,7 @@ def _closed_to_others(program: str) -> Path | None:
     return None
 
 
-def _told(zeppelin: Zeppelin, *names: str) -> list[object]:
+def _saved_values(zeppelin: Zeppelin, *names: str) -> list[object]:
     """Return what Zeppelin's saved settings of the interpreter say there; empty for nothing."""
     try:
         saved = json.loads(_saved_settings(zeppelin).read_text())["interpreterSettings"]

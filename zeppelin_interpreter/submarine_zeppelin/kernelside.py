@@ -76,7 +76,7 @@ def _run(line: str, cell: str) -> None:  # noqa: ARG001 - as magics are called
             _end(process)
         writer.join(_SETTLES)
     if process.returncode:
-        raise ShellError(_told(process.returncode))
+        raise ShellError(_how_it_ended(process.returncode))
 
 
 def _give(stdin: IO[bytes], source: bytes) -> None:
@@ -110,7 +110,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def _told(status: int) -> str:
+def _how_it_ended(status: int) -> str:
     """Return how a shell ended; a negative status is the number of the signal that ended it."""
     if status >= 0:
         return f"the shell ended with exit status {status}"

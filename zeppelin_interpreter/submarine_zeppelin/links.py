@@ -46,7 +46,7 @@ _BOARD = re.compile(
     rf"/(?P<token>[\w-]{{1,64}})(?P<path>{PREFIX}/(?P<id>[0-9a-f]{{16}})/(?:[\w~-][\w.~-]*/?)*)"
 )
 
-_ANSWER = 120.0
+_ANSWER = 120.0  # seconds: TensorBoard computes histograms and graphs as they are asked for
 _LARGEST = 1 << 20
 _ASKED = ("Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "If-None-Match",
           "If-Modified-Since", "X-TensorBoard-Feature-Flags", "X-XSRF-Protected")  # fmt: skip
@@ -174,7 +174,7 @@ class LinkHandler(Handler):
             super().do_GET()
 
     def do_POST(self) -> None:  # noqa: N802 - as above
-        """Likewise: TensorBoard's page asks for time series so."""
+        """Answer as to GET: TensorBoard's page asks for time series by POST."""
         if not self._bring("POST"):
             super().do_POST()
 

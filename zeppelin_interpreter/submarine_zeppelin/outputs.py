@@ -38,7 +38,7 @@ class Message:
 
 
 class Sink(Protocol):
-    """Takes what becomes of a paragraph's outputs while it runs; none of it waits or raises.
+    """Is told each change of a paragraph's outputs; its methods neither wait nor raise.
 
     Indices count the messages from 0. A message begins with `update`.
     """
@@ -317,7 +317,7 @@ def _joined_pieces(pieces: list[Piece]) -> list[Piece]:
 # The text of a paragraph within its limit: the first part as it comes, then the last lines.
 
 
-_EVERY = 0.2
+_EVERY = 0.2  # seconds: each update sends the last part again, see `_LIVE_SIZE`
 _LIVE_SIZE = 8_000
 """Characters of the last part while the paragraph runs: five updates a second stay a trickle."""
 _LEAST_TAIL = 200
@@ -431,7 +431,7 @@ _MOST_ITEMS = 500
 _JOB_ID = re.compile(r"[\w.-]{1,100}")
 
 
-class _Shown:
+class _DisplayItem:
     """What was displayed: messages that change only as a whole."""
 
     def __init__(self, messages: Sequence[Message], display_id: str | None = None) -> None:
@@ -447,7 +447,7 @@ class _Printed:
         self.data = ""
 
 
-_Item = OutputBuffer | _Shown | _Printed
+_Item = OutputBuffer | _DisplayItem | _Printed
 
 
 class Outputs:
@@ -497,14 +497,14 @@ class Outputs:
         self._look_for_job(bundle)
         if messages := to_messages(bundle):
             self._clear_if_waiting()
-            self._new(_Shown(self._affordable(messages), display_id))
+            self._new(_DisplayItem(self._affordable(messages), display_id))
 
     def update(self, bundle: Mapping[str, object], display_id: str) -> None:
         """Take a new state of what was displayed under that id, wherever it stands."""
         self._look_for_job(bundle)
         messages = to_messages(bundle)
         for item in self._items:
-            if isinstance(item, _Shown) and item.display_id == display_id:
+            if isinstance(item, _DisplayItem) and item.display_id == display_id:
                 self._room += _message_size(item.messages)
                 self._change(item, self._affordable(messages))
 
@@ -524,7 +524,7 @@ class Outputs:
             half = self._budget.limit // 2
             text = f"{text[:half]}\n…\n{text[-half:]}"
         self._clear_if_waiting()
-        self._new(_Shown([Message(TEXT, f"{text}\n")]))
+        self._new(_DisplayItem([Message(TEXT, f"{text}\n")]))
 
     def tick(self) -> None:
         """Show what was held back, if its time has come; call this all the while."""
@@ -599,13 +599,15 @@ class Outputs:
         if len(self._items) > _MOST_ITEMS:
             return
         if len(self._items) == _MOST_ITEMS:
-            item = _Shown([Message(TEXT, f"… more than {_MOST_ITEMS} outputs are left out\n")])
+            item = _DisplayItem(
+                [Message(TEXT, f"… more than {_MOST_ITEMS} outputs are left out\n")]
+            )
         self._items.append(item)
         first = self._index(item)
         for offset, message in enumerate(_messages(item)):
             self._sink.update(first + offset, message.type, message.data)
 
-    def _change(self, item: _Shown, messages: Sequence[Message]) -> None:
+    def _change(self, item: _DisplayItem, messages: Sequence[Message]) -> None:
         former, item.messages = item.messages, list(messages)
         if len(former) != len(messages):
             self._sink.update_all(self._all())
@@ -625,11 +627,13 @@ class Outputs:
 
     def _index(self, item: _Item) -> int:
         before = self._items[: self._items.index(item)]
-        return sum(len(other.messages) if isinstance(other, _Shown) else 1 for other in before)
+        return sum(
+            len(other.messages) if isinstance(other, _DisplayItem) else 1 for other in before
+        )
 
 
 def _messages(item: _Item) -> list[Message]:
-    if isinstance(item, _Shown):
+    if isinstance(item, _DisplayItem):
         return item.messages
     if isinstance(item, _Printed):
         return [Message(item.kind, _whole(item))]

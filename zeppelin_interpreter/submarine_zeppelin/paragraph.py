@@ -31,7 +31,7 @@ from submarine_zeppelin.outputs import (
     zeppelins_words,
 )
 from submarine_zeppelin.properties import read_properties
-from submarine_zeppelin.sessions import LATE_IMPORTS, Kernel, Place, Session, restarted
+from submarine_zeppelin.sessions import LATE_IMPORTS, Kernel, QueuePlace, Session, restarted
 from submarine_zeppelin.wire import Events
 
 # Which job a paragraph has begun: on disk, so that none is submitted twice.
@@ -44,7 +44,7 @@ from submarine_zeppelin.wire import Events
 _PLAIN = re.compile(r"[\w-]{1,100}")
 
 
-class Placed(Protocol):
+class UserParagraph(Protocol):
     """A paragraph, and who runs it."""
 
     @property
@@ -60,7 +60,7 @@ class Placed(Protocol):
         """Who runs it: nobody follows the job of another."""
 
 
-def note_job(paragraph: Placed, code: str, job_id: str) -> None:
+def note_job(paragraph: UserParagraph, code: str, job_id: str) -> None:
     """Note that a paragraph has begun a job by that code."""
     path = _path(paragraph)
     with suppress(OSError):
@@ -68,7 +68,7 @@ def note_job(paragraph: Placed, code: str, job_id: str) -> None:
         write_json(path, {"version": 1, "job": job_id, "code": _hash(code)})
 
 
-def begun_job(paragraph: Placed, code: str, *, over: bool = False) -> str | None:
+def begun_job(paragraph: UserParagraph, code: str, *, over: bool = False) -> str | None:
     """Return the job that a paragraph has begun by that code; None where it is over.
 
     Parameters
@@ -86,7 +86,7 @@ def begun_job(paragraph: Placed, code: str, *, over: bool = False) -> str | None
     return None
 
 
-def _path(paragraph: Placed) -> Path:
+def _path(paragraph: UserParagraph) -> Path:
     name = f"{_name(paragraph.id)}-{_hash(paragraph.user)}.json"
     return default_home() / "zeppelin" / _name(paragraph.note_id) / name
 
@@ -175,7 +175,7 @@ class Run:
         self._sent = False
         self._begun = False
         self._kernel: Kernel | None = None
-        self._place: Place | None = None
+        self._place: QueuePlace | None = None
         self._order: list[str] = []
         self._code = ""
         self._job_id = ""
@@ -226,7 +226,7 @@ class Run:
         if self._begun and self._kernel is not None:
             self._kernel.interrupt()
         elif self._place is not None:
-            self._session.line.leave(self._place)
+            self._session.queue.leave(self._place)
 
     def _begin(self) -> None:
         """Take note that the kernel runs the code, and end what was cancelled until now.
@@ -254,8 +254,8 @@ class Run:
             with session.helpers.kernel() as kernel:
                 return self._execute(kernel, action)
         at_once = read_properties(session.properties).at_once if action.is_job else 1
-        place = Place(paragraph.note_id, waits=action.waits, at_once=at_once)
-        with session.line.standing(place):
+        place = QueuePlace(paragraph.note_id, waits=action.waits, at_once=at_once)
+        with session.queue.standing(place):
             # Zeppelin sends the session's next paragraph only once this one runs: nobody is to
             # wait there for what waits here.
             self.state = State.RUNNING
@@ -267,11 +267,11 @@ class Run:
                     self._end()
             return self._stand(place, action)
 
-    def _stand(self, place: Place, action: Action) -> State:
-        """Do what is to be done in the line; a job is followed without the kernel."""
+    def _stand(self, place: QueuePlace, action: Action) -> State:
+        """Do what is to be done in the queue; a job is followed without the kernel."""
         session, state = self._session, State.FINISHED
         if not action.job:
-            with session.line.turn(place, self._tell) as has:
+            with session.queue.turn(place, self._tell) as has:
                 if not has:
                     return State.ABORT
                 session.start_kernel()
@@ -323,7 +323,7 @@ class Run:
             self.outputs.say(f"from the interpreter's setting: {properties}")
         return State.ERROR
 
-    def _follow(self, place: Place, job_id: str) -> State:
+    def _follow(self, place: QueuePlace, job_id: str) -> State:
         """Follow a job to its end, and have the kernel bring home what it leaves behind."""
         with LATE_IMPORTS:  # 0.3 s, of which a paragraph of Python need not know
             from submarine_zeppelin.following import Follower, LeftError  # noqa: PLC0415
@@ -334,7 +334,7 @@ class Run:
 
         job, asked = open_job(job_id), False
 
-        def look() -> None:
+        def cancel_if_asked() -> None:
             nonlocal asked
             if self._session.closed or (self._leaves and asked):
                 raise LeftError
@@ -346,7 +346,7 @@ class Run:
 
         origin = str(self._left.get("origin") or "")
         which = str(self._left.get("logs") or "")
-        follower = Follower(job, self._take, look, origin, which)
+        follower = Follower(job, self._take, cancel_if_asked, origin, which)
         try:
             follower.run()
         except LeftError:
@@ -355,7 +355,7 @@ class Run:
             return State.ABORT
         with self._ending:
             self._followed = ""
-        with self._session.line.turn(place, self._tell) as has:
+        with self._session.queue.turn(place, self._tell) as has:
             if not has:
                 return State.ABORT
             self._session.start_kernel()

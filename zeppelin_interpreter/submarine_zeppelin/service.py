@@ -66,7 +66,7 @@ _ADDRESS = "zeppelin.server.addr"
 _LOOPBACK = "127.0.0.1"
 
 
-def told(method: F) -> F:
+def errors_as_answers(method: F) -> F:
     """Let a method's errors be answers that Zeppelin understands, and keep them in the log."""
 
     @wraps(method)
@@ -100,7 +100,7 @@ class Service:
 
     # A process and its sessions
 
-    @told
+    @errors_as_answers
     def init(self, properties: Mapping[str, str]) -> None:
         """Take Zeppelin's own configuration."""
         self._conf = dict(properties or {})
@@ -111,7 +111,7 @@ class Service:
             # One that was started by hand is not told whom to answer.
             self._events.connect(_LOOPBACK, int(first))
 
-    @told
+    @errors_as_answers
     def createInterpreter(  # noqa: N802 - Zeppelin's word, here and below
         self, group: str, session_id: str, _name: str, properties: Mapping[str, str], _user: str
     ) -> None:
@@ -126,13 +126,13 @@ class Service:
     def open(self, _session_id: str, _name: str) -> None:
         """Do nothing: a kernel starts by itself."""
 
-    @told
+    @errors_as_answers
     def close(self, session_id: str, _name: str) -> None:
         """End a session; jobs go on."""
         self._sessions.close(session_id)
         self._forget()
 
-    @told
+    @errors_as_answers
     def reconnect(self, host: str, port: int) -> None:
         """Answer another Zeppelin from now on: it was started anew, and knows no links."""
         self._events.connect(host, port)
@@ -197,20 +197,20 @@ class Service:
             self._runs[place] = run
             return run, True
 
-    @told
+    @errors_as_answers
     def cancel(self, _session_id: str, _name: str, context: Any) -> None:  # noqa: ANN401
         """End a paragraph that runs, or that waits for its turn."""
         if run := self._find(context):
             run.answered_at = time.monotonic()
             run.cancel()
 
-    @told
+    @errors_as_answers
     def getProgress(self, _session_id: str, _name: str, context: Any) -> int:  # noqa: ANN401, N802
         """Return the percentage of a paragraph's job."""
         run = self._find(context)
         return run.progress if run else 0
 
-    @told
+    @errors_as_answers
     def getStatus(self, _session_id: str, job_id: str) -> str:  # noqa: N802
         """Return how far a paragraph is; the next one is sent once this one runs."""
         with self._lock:
@@ -226,7 +226,7 @@ class Service:
         """Return that ``${…}`` in a paragraph is ours to read."""
         return "NATIVE"
 
-    @told
+    @errors_as_answers
     def completion(
         self, session_id: str, _name: str, text: str, cursor: int, _context: object
     ) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Sessions: each has a kernel, and a line of the paragraphs that need it."""
+"""Sessions: each has a kernel, and a queue of the paragraphs that need it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ LATE_IMPORTS = threading.Lock()
 Where two do at once, Python gives one of them the half of a module, sooner than let both wait.
 """
 
-_START = 60.0
-_LOOK = 0.1
-_COMPLETION = 2.0
-_REPLY = 10.0
+_START = 60.0  # seconds until a kernel answers: on a busy machine its imports take long
+_LOOK = 0.1  # seconds between two looks whether it lives, and whether the paragraph was cancelled
+_COMPLETION = 2.0  # seconds: who has pressed a key types on without proposals after that
+_REPLY = 10.0  # seconds: an interrupt may have cut off the reply, or the word that it is idle
 _PREFIX = "submarine-kernel-"
 _PROGRAM = """import sys
 sys.path.remove("")  # nothing that lies in the working directory hides what a kernel needs
@@ -265,8 +265,8 @@ _TOLD_AFTER = 1.0
 """Seconds that a paragraph waits before it says what it waits for."""
 
 
-class Place:
-    """A paragraph's place in the line of its session.
+class QueuePlace:
+    """A paragraph's place in the queue of its session.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class Place:
         self.left = False
 
 
-class Line:
+class ParagraphQueue:
     """The paragraphs of a session: one at a time has the kernel, first come, first served.
 
     A paragraph whose job runs has given the kernel back until the job is over. Meanwhile it lets
@@ -301,14 +301,14 @@ class Line:
     """
 
     def __init__(self) -> None:
-        self._places: list[Place] = []
-        self._holder: Place | None = None
+        self._places: list[QueuePlace] = []
+        self._holder: QueuePlace | None = None
         self._closed = False
         self._moved = threading.Condition()
 
     @contextmanager
-    def standing(self, place: Place) -> Iterator[None]:
-        """Stand in the line, at its end."""
+    def standing(self, place: QueuePlace) -> Iterator[None]:
+        """Stand in the queue, at its end."""
         with self._moved:
             self._places.append(place)
         try:
@@ -319,8 +319,8 @@ class Line:
                 self._moved.notify_all()
 
     @contextmanager
-    def turn(self, place: Place, tell: Callable[[str], None]) -> Iterator[bool]:
-        """Wait for the kernel, and have it; False where the paragraph has left the line.
+    def turn(self, place: QueuePlace, tell: Callable[[str], None]) -> Iterator[bool]:
+        """Wait for the kernel, and have it; False where the paragraph has left the queue.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class Line:
                     self._holder = None
                 self._moved.notify_all()
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: QueuePlace) -> None:
         """Let a paragraph wait no longer."""
         with self._moved:
             place.left = True
@@ -353,7 +353,7 @@ class Line:
             self._closed = True
             self._moved.notify_all()
 
-    def _take(self, place: Place, tell: Callable[[str], None]) -> bool:
+    def _take(self, place: QueuePlace, tell: Callable[[str], None]) -> bool:
         told = ""
         with self._moved:
             place.wants = True
@@ -372,7 +372,7 @@ class Line:
             raise restarted("before the paragraph could run")
         return not place.left
 
-    def _may(self, place: Place) -> bool:
+    def _may(self, place: QueuePlace) -> bool:
         if self._closed or place.left:
             return True
         if self._holder is not None:
@@ -382,7 +382,7 @@ class Line:
                 return one is place
         return False
 
-    def _ahead(self, place: Place) -> Place | None:
+    def _ahead(self, place: QueuePlace) -> QueuePlace | None:
         """Return the paragraph of its own note that one has to wait for."""
         if not place.waits:
             return None
@@ -394,7 +394,7 @@ class Line:
             before = [one for one in before if not one.job_id]
         return before[0] if before else None
 
-    def _words(self, place: Place) -> str:
+    def _words(self, place: QueuePlace) -> str:
         ahead = self._ahead(place)
         if ahead is not None and ahead.job_id:
             return (
@@ -429,7 +429,7 @@ class Session:
         self.properties = dict(properties)
         self.helpers = helpers
         self.kernel = Kernel()
-        self.line = Line()
+        self.queue = ParagraphQueue()
         self.cluster: str | None = None
         self.closed = False
         threading.Thread(target=self._start_ahead, name="kernel", daemon=True).start()
@@ -450,7 +450,7 @@ class Session:
     def close(self) -> None:
         """End the kernel."""
         self.closed = True
-        self.line.close()
+        self.queue.close()
         self.kernel.close()
 
     def _start_ahead(self) -> None:

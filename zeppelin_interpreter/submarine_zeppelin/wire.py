@@ -45,7 +45,7 @@ TRANSPORT = TBufferedTransportFactory()
 _BACKLOG = 128
 _PATIENCE = 5_000  # milliseconds
 _LONGEST_LINE = 500
-_PAUSE = 0.05
+_PAUSE = 0.05  # seconds: accept() fails again at once while too many files are open
 
 
 class RefusedError(OSError):
@@ -251,17 +251,17 @@ def _bind(host: str, ports: str) -> socket.socket:
 # that are opened later, and the saved note, show what there was at the last ``checkpointOutput``.
 
 
-_EVERY = 0.1
+_EVERY = 0.1  # seconds between two sendings: Zeppelin passes each on to all its pages
 _RATE = 1_000_000
 """Bytes a second that outputs may take: one of 100 kB is sent ten times a second at most."""
 
-_SAVE_EVERY = 1.0
-_AGAIN = 1.0
+_SAVE_EVERY = 1.0  # seconds between two checkpoints: Zeppelin writes the whole note for each
+_AGAIN = 1.0  # seconds until a Zeppelin that was away is tried again
 _DRAW_AFTER = 0.5, 3.0
 """Seconds after its result until a page is to draw a paragraph: on a busy machine, too."""
 
 
-class Shown:
+class ParagraphSink:
     """What one paragraph shows now: the `Sink` of its outputs. Never waits, never raises."""
 
     def __init__(self, events: Events, note_id: str, paragraph_id: str) -> None:
@@ -318,8 +318,8 @@ class Events:
         self._callers = callers
         self.server: EventServer | None = None
         self.lock = threading.Lock()
-        self._waiting: dict[tuple[str, str], Shown] = {}
-        self._unsaved: dict[tuple[str, str], Shown] = {}
+        self._waiting: dict[tuple[str, str], ParagraphSink] = {}
+        self._unsaved: dict[tuple[str, str], ParagraphSink] = {}
         self._links: dict[tuple[str, str], str] = {}
         self._draw: list[tuple[float, tuple[str, str]]] = []
         self._sending = threading.Lock()
@@ -334,17 +334,17 @@ class Events:
         if former is not None:
             former.close()
 
-    def shown(self, note_id: str, paragraph_id: str) -> Shown:
+    def shown(self, note_id: str, paragraph_id: str) -> ParagraphSink:
         """Return what takes the outputs of a paragraph that begins to run."""
-        return Shown(self, note_id, paragraph_id)
+        return ParagraphSink(self, note_id, paragraph_id)
 
-    def wake(self, shown: Shown) -> None:
+    def wake(self, shown: ParagraphSink) -> None:
         """Send what is new of a paragraph, soon."""
         with self.lock:
             self._waiting[shown.place] = shown
         self._bell.set()
 
-    def over(self, shown: Shown) -> None:
+    def over(self, shown: ParagraphSink) -> None:
         """Send nothing more of a paragraph: its result has all, and must come last."""
         with self.lock:
             self._waiting.pop(shown.place, None)
@@ -353,7 +353,7 @@ class Events:
         with self.lock:
             self._unsaved.pop(shown.place, None)
 
-    def link(self, shown: Shown, label: str, tooltip: str, url: str) -> None:
+    def link(self, shown: ParagraphSink, label: str, tooltip: str, url: str) -> None:
         """Put a job's link on a paragraph."""
         note_id, paragraph_id = shown.place
         told = {
@@ -449,7 +449,7 @@ class Events:
                 size += self._send_one(server, shown)
         return size
 
-    def _send_one(self, server: EventServer, shown: Shown) -> int:
+    def _send_one(self, server: EventServer, shown: ParagraphSink) -> int:
         note_id, paragraph_id = shown.place
         with self.lock:
             if self._waiting.pop(shown.place, None) is None:

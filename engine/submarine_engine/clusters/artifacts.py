@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from submarine_runtime.artifacts import LONGEST, MOST_FILES, PACK, PART, Left
+from submarine_runtime.artifacts import LONGEST, MOST_FILES, PACK, PART, LeftOut
 
 from submarine_engine.amounts import count
 from submarine_engine.amounts import size as in_words
@@ -64,7 +64,7 @@ class ArtifactMirror:
         self._aside = local.root / ".artifacts"
         self._files = self._aside / "files"
         self._told = self._aside / "told.json"
-        self._left = Left()
+        self._left = LeftOut()
 
     def bring(self, source: LogSource, sizes: Mapping[str, int]) -> str:
         """Bring what is not here yet; return what did not come, in words, if anything.
@@ -189,7 +189,7 @@ class ArtifactMirror:
                 why = str(told_why)[:100]
                 self._left.counts[why] = self._left.counts.get(why, 0) + int(number)
             names = [(str(name)[:200], str(why)[:100]) for name, why in found["names"]]
-            self._left.names += names[: Left.MOST]
+            self._left.names += names[: LeftOut.MOST]
 
     def _place(self, name: bytes) -> Path | None:
         parts = name.split(b"/")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from submarine_engine.artifacts import Listing, listing
 from submarine_engine.errors import SubmarineError
 
-from submarine_magics.card.looks import Looks
 from submarine_magics.card.nodes import Node, node
 from submarine_magics.card.record import job_paths
+from submarine_magics.card.throttled_reads import ThrottledReads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _FEW = 3
 """That many are seen without a click."""
 
 _IN_WORDS = 3
-_looks: Looks[Listing | None] = Looks(2.0, 256)
+_listings: ThrottledReads[Listing | None] = ThrottledReads(2.0, 256)
 
 
 def read_listing(job: Job, *, final: bool = False) -> Listing | None:
@@ -37,13 +37,13 @@ def read_listing(job: Job, *, final: bool = False) -> Listing | None:
     if paths is None:
         return None
 
-    def look(_: object) -> Listing | None:
+    def read(_: object) -> Listing | None:
         try:
             return listing(paths, job.cluster.artifacts(job.id), _SHOWN)
         except (OSError, SubmarineError):
             return None
 
-    return _looks.find(f"{paths.root} {final}", look)
+    return _listings.find(f"{paths.root} {final}", read)
 
 
 def artifacts_node(found: Listing | None, *, served: bool) -> Node | None:

@@ -149,9 +149,9 @@ def mimebundle(job: Job) -> dict[str, Any]:
 # end would otherwise say "model not found". Without anywidget the static card is updated all along.
 
 
-_LIVE_EVERY = 0.25
-_STATIC_EVERY = 1.0
-_LOOK_EVERY = 0.5
+_LIVE_EVERY = 0.25  # seconds: a widget takes what has changed
+_STATIC_EVERY = 1.0  # seconds: the front end builds the whole card anew, and may flicker
+_LOOK_EVERY = 0.5  # seconds: where no cell follows the job, each look reads its status anew
 _AGAIN_AFTER = 4.0
 """Seconds: a server that dropped messages takes them again once its window of 3 s is over."""
 
@@ -389,7 +389,7 @@ def _raw(show: Any, bundle: dict[str, Any], display_id: str) -> None:  # noqa: A
 # Several jobs in one table, kept up to date: how a list of what `submit` gave shows itself.
 
 
-_EVERY = 1.0
+_EVERY = 1.0  # seconds: each look reads the status of all jobs that are not over
 _SHOWN = 200
 _HEAD = ("Job", "State", "Time", "Progress", "")
 _TYPES: tuple[type, ...] = (list, tuple, dict)

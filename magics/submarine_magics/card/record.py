@@ -18,7 +18,7 @@ from submarine_engine.sweeps.summary import FILE as SWEEP
 from submarine_engine.sweeps.summary import Summary, read_summary
 from submarine_engine.waterfall import Startup
 
-from submarine_magics.card.looks import Looks
+from submarine_magics.card.throttled_reads import ThrottledReads
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
@@ -167,7 +167,7 @@ def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
 
 _CURVE_TASKS = 16
 """Tasks whose files are read for a card; those of more look alike."""
-_curves: Looks[tuple[object, tuple[Curve, ...]]] = Looks(2.0, 200)
+_curves: ThrottledReads[tuple[object, tuple[Curve, ...]]] = ThrottledReads(2.0, 200)
 
 
 def read_curves(job: Job, spec: JobSpec, *, final: bool = False) -> tuple[Curve, ...]:
@@ -185,13 +185,13 @@ def read_curves(job: Job, spec: JobSpec, *, final: bool = False) -> tuple[Curve,
         return ()
     tasks = spec.tasks[:_CURVE_TASKS]
 
-    def look(before: tuple[object, tuple[Curve, ...]] | None) -> tuple[object, tuple[Curve, ...]]:
+    def read(before: tuple[object, tuple[Curve, ...]] | None) -> tuple[object, tuple[Curve, ...]]:
         stamp = stamp_of(paths, tasks)
         if before is not None and before[0] == stamp:
             return before
         return stamp, curves(read_job(paths, tasks))
 
-    return _curves.find(str(paths.root), look, anew=final)[1]
+    return _curves.find(str(paths.root), read, anew=final)[1]
 
 
 def _folder(path: Path) -> str:

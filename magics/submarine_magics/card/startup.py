@@ -8,14 +8,14 @@ from submarine_engine.amounts import duration
 from submarine_engine.errors import SubmarineError
 from submarine_engine.waterfall import MEANING, Startup
 
-from submarine_magics.card.looks import Looks
 from submarine_magics.card.nodes import Node, node
+from submarine_magics.card.throttled_reads import ThrottledReads
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
     from submarine_engine.job import JobSpec
 
-_looks: Looks[Startup | None] = Looks(1.0, 200)
+_startups: ThrottledReads[Startup | None] = ThrottledReads(1.0, 200)
 
 
 def read_started(job: Job, spec: JobSpec, *, final: bool = False) -> Startup | None:
@@ -31,7 +31,7 @@ def read_started(job: Job, spec: JobSpec, *, final: bool = False) -> Startup | N
     if spec.parent is not None:
         return None
     try:
-        return _looks.find(job.id, lambda _: job.startup(), anew=final)
+        return _startups.find(job.id, lambda _: job.startup(), anew=final)
     except (OSError, SubmarineError):
         return None  # a card never fails a job
 

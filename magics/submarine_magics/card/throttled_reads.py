@@ -1,4 +1,4 @@
-"""What a card shows of files that a job goes on writing: looked at again after a while only."""
+"""Keeps what a card has read of a growing file, and reads it again after a while only."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SHARE = 0.02
 """Of the time goes into looking, at most: a job may have many tasks, and large files."""
 
 
-class Looks(Generic[Found]):
-    """Keeps what was found last, of the jobs that were looked at last.
+class ThrottledReads(Generic[Found]):
+    """Keeps what was read last, for the jobs that were asked for last.
 
     Parameters
     ----------

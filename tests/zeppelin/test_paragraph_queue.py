@@ -6,21 +6,21 @@ import threading
 
 import pytest
 from submarine_engine.errors import ClusterError
-from submarine_zeppelin.sessions import Line, Place
+from submarine_zeppelin.sessions import ParagraphQueue, QueuePlace
 
 from tests.jobs import until
 
 
 class Paragraph:
-    """A paragraph in a line, which has the kernel until it is told to go on."""
+    """A paragraph in a queue, which has the kernel until it is told to go on."""
 
-    def __init__(self, line, note, label="", **wanted):
-        self.place = Place(note, label, **wanted)
+    def __init__(self, queue, note, label="", **wanted):
+        self.place = QueuePlace(note, label, **wanted)
         self.words = []
         self.turns = []
-        self._line = line
+        self._queue = queue
         self._go = threading.Semaphore(0)
-        self._standing = line.standing(self.place)
+        self._standing = queue.standing(self.place)
         self._standing.__enter__()
 
     def wants(self):
@@ -41,7 +41,7 @@ class Paragraph:
 
     def _turn(self):
         try:
-            with self._line.turn(self.place, self.words.append) as has:
+            with self._queue.turn(self.place, self.words.append) as has:
                 self.turns.append(has)
                 if has:
                     self._go.acquire()
@@ -51,12 +51,12 @@ class Paragraph:
 
 
 @pytest.fixture
-def line():
-    return Line()
+def queue():
+    return ParagraphQueue()
 
 
-def test_one_after_another_in_order(line):
-    first, second, third = (Paragraph(line, f"note {n}").wants() for n in range(3))
+def test_one_after_another_in_order(queue):
+    first, second, third = (Paragraph(queue, f"note {n}").wants() for n in range(3))
     first.has()
     assert not second.turns
     assert not third.turns
@@ -66,12 +66,12 @@ def test_one_after_another_in_order(line):
     assert not third.turns
 
 
-def test_a_job_lets_other_notes_pass_and_holds_its_own(line):
-    job = Paragraph(line, "a", "paragraph 1").wants()
+def test_a_job_lets_other_notes_pass_and_holds_its_own(queue):
+    job = Paragraph(queue, "a", "paragraph 1").wants()
     job.has()
     job.gives_back()
     job.place.job_id = "it-1"
-    own, other = Paragraph(line, "a").wants(), Paragraph(line, "b").wants()
+    own, other = Paragraph(queue, "a").wants(), Paragraph(queue, "b").wants()
     other.has()
     other.gives_back()
     until(lambda: own.words)
@@ -86,21 +86,21 @@ def test_a_job_lets_other_notes_pass_and_holds_its_own(line):
     assert own.words[-1] == ""
 
 
-def test_one_that_does_not_wait_passes_the_job_of_its_note(line):
-    job = Paragraph(line, "a").wants()
+def test_one_that_does_not_wait_passes_the_job_of_its_note(queue):
+    job = Paragraph(queue, "a").wants()
     job.has()
     job.gives_back()
-    Paragraph(line, "a", waits=False).wants().has()
+    Paragraph(queue, "a", waits=False).wants().has()
 
 
-def test_as_many_jobs_of_a_note_run_at_a_time_as_the_setting_says(line):
+def test_as_many_jobs_of_a_note_run_at_a_time_as_the_setting_says(queue):
     jobs = []
     for number in (1, 2):
-        jobs.append(Paragraph(line, "a", at_once=2).wants())
+        jobs.append(Paragraph(queue, "a", at_once=2).wants())
         jobs[-1].has()
         jobs[-1].gives_back()
         jobs[-1].place.job_id = f"it-{number}"
-    third, plain = Paragraph(line, "a", at_once=2).wants(), Paragraph(line, "a").wants()
+    third, plain = Paragraph(queue, "a", at_once=2).wants(), Paragraph(queue, "a").wants()
     until(lambda: third.words)
     assert "its job it-1" in third.words[0]
     # The second is over before the first: a job waits no longer, other code still does.
@@ -115,10 +115,10 @@ def test_as_many_jobs_of_a_note_run_at_a_time_as_the_setting_says(line):
     plain.has()
 
 
-def test_one_that_leaves_has_no_turn_and_holds_nobody(line):
-    first, second, third = (Paragraph(line, "a").wants() for _ in range(3))
+def test_one_that_leaves_has_no_turn_and_holds_nobody(queue):
+    first, second, third = (Paragraph(queue, "a").wants() for _ in range(3))
     first.has()
-    line.leave(second.place)
+    queue.leave(second.place)
     assert second.has() == ["over"]
     second.goes()
     first.gives_back()
@@ -126,8 +126,8 @@ def test_one_that_leaves_has_no_turn_and_holds_nobody(line):
     third.has()
 
 
-def test_a_closed_line_ends_all_waiting(line):
-    first, second = (Paragraph(line, "a").wants() for _ in range(2))
+def test_a_closed_queue_ends_all_waiting(queue):
+    first, second = (Paragraph(queue, "a").wants() for _ in range(2))
     first.has()
-    line.close()
+    queue.close()
     assert "restarted before" in second.has()[0]
