@@ -7,12 +7,14 @@ import subprocess
 
 import pytest
 from submarine_engine.cli import main
+from submarine_engine.clusters.slurm.request import REASONS
 from submarine_engine.clusters.slurm.sbatch import job_name
 from submarine_engine.errors import ResourcesError, SubmissionError
 from submarine_engine.job import JobState
 from submarine_engine.testing.jobs import until
+from submarine_engine.testing.place import HOLD
 
-from tests.slurm.conftest import names_of
+from tests.slurm.conftest import names_of, scontrol
 
 
 def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
@@ -41,6 +43,25 @@ def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place):
     with pytest.raises(ResourcesError, match="the largest one has 2"):
         place.submit("1", gpus=5)
     assert set(place.told()) == before
+
+
+def test_a_job_that_waits_says_what_slurm_says_and_one_that_is_held_goes_on_when_let_go(place):
+    gate = place.folder / "gate"
+    alone = place.submit(HOLD.format(str(gate)), gpus=1, exclusive=True)
+    others = place.submit(HOLD.format(str(gate)), gpus=2)
+    for job in (alone, others):
+        place.until_running(job)
+    assert place.holders() == {alone.id: 2, others.id: 2}  # its node is its own, with all of it
+    job, later = (place.submit("1", gpus=1) for _ in range(2))
+    until(lambda: job.status().waiting_reason == f"4/4 GPUs in use; {REASONS['Resources']}")
+    until(lambda: REASONS["Priority"] in later.status().waiting_reason)
+    scontrol("hold", str(place.number(job)))
+    until(lambda: REASONS["JobHeldAdmin"] in job.status().waiting_reason)
+    gate.touch()
+    assert later.wait(180).state is JobState.SUCCEEDED
+    assert job.status().state is JobState.QUEUED
+    scontrol("release", str(place.number(job)))
+    assert job.wait(180).state is JobState.SUCCEEDED
 
 
 @pytest.mark.long

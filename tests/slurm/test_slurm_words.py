@@ -7,12 +7,14 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.backend import KeptJob, SubmitQueue
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.clusters.slurm.backend import SlurmBackend
 from submarine_engine.clusters.slurm.client import (
+    GpuLimits,
     Partition,
     Slurm,
     SlurmJob,
@@ -21,7 +23,7 @@ from submarine_engine.clusters.slurm.client import (
     read_indices,
     read_time,
 )
-from submarine_engine.clusters.slurm.request import SlurmRequest
+from submarine_engine.clusters.slurm.request import REASONS, SlurmRequest
 from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
 from submarine_engine.clusters.slurm.state import SlurmState, Told
 from submarine_engine.errors import (
@@ -151,13 +153,15 @@ def test_tasks_without_gpus_run_beside_those_with_some():
         Role(name="ps", count=2, resources=small),
         Role(name="worker", count=1, resources=large),
     )
-    spec = JobSpec(roles=roles, options={"gpu_type": "a100", "account": "x; rm -rf /", "nice": 5})
+    options = {"gpu_type": "a100", "account": "x; rm -rf /", "nice": 5, "exclusive": True}
+    spec = JobSpec(roles=roles, options={**options, "qos": "high"})
     (part,) = parts(spec)
     assert (part.tasks, part.beside) == (("chief-0", "worker-0"), ("ps-0", "ps-1"))
     words = arguments(spec, "submarine-j.1")
     assert {"--ntasks=2", "--cpus-per-task=5", "--mem-per-cpu=200M"} <= set(words)
     # As one word each, which no shell reads.
     assert {"--gpus-per-task=a100:2", "--account=x; rm -rf /", "--nice=5"} <= set(words)
+    assert {"--exclusive", "--qos=high"} <= set(words)
 
 
 def test_tasks_with_other_numbers_of_gpus_are_another_component():
@@ -398,6 +402,75 @@ def test_a_job_that_is_over_before_its_tasks_began_says_how(request_of, told, wo
         request.ask()
     assert refused.value.fix
     assert bool(request.stopped) is stopped
+
+
+NODES = (
+    'if [ "$2" = hostnames ]; then echo n1 n2; exit; fi\n'
+    'if [ "$3" = partition ]; then echo "PartitionName=gpu Default=YES QoS=N/A"; exit; fi\n'
+    'echo "NodeName=n1 Gres=gpu:4 State=MIXED"\necho "NodeName=n2 Gres=gpu:4 State=MIXED"'
+)
+"""A `scontrol` that knows two nodes of four GPUs, all in one partition."""
+
+
+def waiting_for(request_of, reason, qos="normal"):
+    """Return what follows a job that waits: three are before it, and four others are not."""
+    more = [{**one, "name": "other"} for one in told_of(
+        (1, "PENDING", 99, "gpu"),
+        (2, "PENDING", 12, "gpu"),
+        (3, "PENDING", 13, "gpu"),
+        (4, "PENDING", 99, "cpu"),
+        (5, "RUNNING", 1, "gpu"),
+        (8, "PENDING", 12, "gpu"),
+    )]  # fmt: skip
+    mine = {"job_state": "PENDING", "state_reason": reason, "nodes": "", "gres_detail": []}
+    return request_of({**mine, "qos": qos}, *more, number=7, tasks=())
+
+
+@pytest.mark.parametrize("reason", [*REASONS, "QOSMinGRES"])
+def test_what_slurm_says_of_a_job_that_waits_is_told_in_words(request_of, programs, reason):
+    programs("scontrol", NODES)
+    programs("sacctmgr", "exit 1")
+    words = REASONS.get(reason, "Slurm says QOSMinGRES")
+    assert waiting_for(request_of, reason).waiting() == (3, f"3/8 GPUs in use; {words}")
+    if reason in REASONS:
+        assert reason not in words
+
+
+@pytest.mark.parametrize(
+    ("reason", "limits", "number"),
+    [
+        ("QOSMaxGRESPerUser", "normal||\nfew|cpu=9,gres/gpu=4|gres/gpu=6", ": 4"),
+        ("QOSGrpGRES", "normal||\nfew|gres/gpu=4|cpu=50,gres/gpu=6,node=2", ": 6"),
+        ("QOSMaxGRESPerUser", "few|gres/gpu=4|\npart|gres/gpu=8|", ""),  # which of them holds?
+        ("QOSMaxGRESPerUser", "few||\npart|gres/gpu=8|", ": 8"),
+        ("QOSMaxGRESPerUser", "few|gres/gpu:a100=4,xgres/gpu=3|", ""),
+        ("QOSMaxGRESPerUser", "few\nfew|a|b|c|d\n|||", ""),  # what no sacctmgr says
+        ("Priority", "few|gres/gpu=4|", ""),  # it waits for something else
+    ],
+)
+def test_how_many_gpus_its_qos_allows_is_asked_for_once(
+    request_of, programs, reason, limits, number
+):
+    folder = Path(os.environ["SLURM_CONF"]).parent
+    asked = folder / "asked"
+    programs("scontrol", NODES.replace("QoS=N/A", "QoS=part"))
+    (folder / "limits").write_text(f"{limits}\n")
+    programs("sacctmgr", f"echo asked >>{asked}; cat {folder}/limits")
+    request = waiting_for(request_of, reason, "few")
+    for _ in range(3):
+        assert request.waiting() == (3, f"3/8 GPUs in use; {REASONS[reason]}{number}")
+    questions = asked.read_text() if asked.exists() else ""
+    assert questions == ("" if reason == "Priority" else "asked\n")
+
+
+def test_a_database_of_accounts_that_does_not_answer_is_not_a_silent_controller(programs):
+    programs("scontrol", NODES)
+    programs("sacctmgr", "echo 'sacctmgr: error: Connection refused' >&2; exit 1")
+    slurm = Slurm()
+    assert slurm.gpu_limits() == {}
+    assert len(slurm.nodes()) == 2
+    programs("sacctmgr", "echo 'few|gres/gpu=1|gres/gpu=3'")
+    assert slurm.gpu_limits() == {"few": GpuLimits(1, 3)}
 
 
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):

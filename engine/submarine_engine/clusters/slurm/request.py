@@ -67,6 +67,8 @@ REASONS = {
     "QOSMaxGRESPerUser": "you hold as many GPUs as your QOS allows",
     "QOSMaxJobsPerUserLimit": "you have as many jobs running as your QOS allows",
     "QOSGrpGRES": "the GPUs of your QOS are all in use",
+    "MaxGRESPerAccount": "your account holds as many GPUs as its QOS allows",
+    "AssocGrpGRESMinutes": "your account's time on GPUs is used up",
     "AssocMaxJobsLimit": "you have as many jobs running as your account allows",
     "BadConstraints": "no node has what it asks for",
 }
@@ -552,6 +554,8 @@ done
             return self._queue.before(self._id), used
         mine = found[0]
         words = REASONS.get(mine.reason, f"Slurm says {mine.reason}") if mine.reason else ""
+        if (limit := self._state.gpu_limit(mine)) is not None:
+            words += f": {limit}"
         ahead = self._state.all.answer().before(mine)
         return ahead, f"{used}; {words}" if words else used
 
