@@ -31,7 +31,7 @@ def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
     until(lambda: place.told()[job_name(failed.id, 1)]["job_state"] == "FAILED")
 
 
-def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place):
+def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place, monkeypatch):
     before = set(place.told())
     for options, word in (
         ({"reservation": "none"}, "eservation"),
@@ -42,6 +42,10 @@ def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place):
         assert refused.value.fix
     with pytest.raises(ResourcesError, match="the largest one has 2"):
         place.submit("1", gpus=5)
+    # Slurm's default partition is `main`, which the job does not name.
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITIONS", '{main = {constraint = "none-such"}}')
+    with pytest.raises(SubmissionError, match="feature"):
+        place.submit("1")
     assert set(place.told()) == before
 
 

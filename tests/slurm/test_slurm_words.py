@@ -24,8 +24,14 @@ from submarine_engine.clusters.slurm.client import (
     read_time,
 )
 from submarine_engine.clusters.slurm.request import REASONS, SlurmRequest
-from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
+from submarine_engine.clusters.slurm.sbatch import (
+    arguments,
+    asks_for_partitions,
+    longest_of,
+    parts,
+)
 from submarine_engine.clusters.slurm.state import SlurmState, Told
+from submarine_engine.config import load_config
 from submarine_engine.errors import (
     ClusterError,
     CommandError,
@@ -36,6 +42,7 @@ from submarine_engine.errors import (
 from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.installer.slurm import SlurmCluster
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.settings import format_value
 from submarine_engine.testing.jobs import LIMIT
 
 A_JOB = new_job_id()
@@ -128,8 +135,97 @@ def test_partitions_say_how_long_a_job_may_take(programs):
     ],
 )
 def test_slurm_is_told_how_long_a_job_takes_and_when_to_say_so(options, longest, words):
-    told = arguments(JobSpec(**options), "submarine-j.1", longest)
+    partitions = [Partition("none", False, 1.0), Partition("main", True, longest)]
+    told = arguments(JobSpec(**options), "submarine-j.1", partitions)
     assert {word for word in told if word.startswith(("--signal", "--time"))} == words
+
+
+BY_PARTITION = """
+slurm_qos = "low"
+slurm_account = "lab"
+[slurm_partitions.gpu]
+qos = "high"
+gpu_type = "a100"
+[slurm_partitions."big one"]
+reservation = "night"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, {"--qos=low", "--account=lab", "--gpus-per-task=1"}),
+        ({"queue": "gpu"}, {"--qos=high", "--account=lab", "--gpus-per-task=a100:1"}),
+        ({"queue": "big one"}, {"--qos=low", "--reservation=night", "--gpus-per-task=1"}),
+        (
+            {"queue": "gpu", "options": {"qos": "mine", "gpu_type": "v100"}},
+            {"--qos=mine", "--account=lab", "--gpus-per-task=v100:1"},
+        ),
+    ],
+)
+def test_a_partition_has_defaults_of_its_own(tmp_path, monkeypatch, options, words):
+    (tmp_path / "config.toml").write_text(BY_PARTITION)
+    monkeypatch.setenv("SUBMARINE_CONFIG", str(tmp_path / "config.toml"))
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=1)),), **options)
+    told = arguments(spec, "submarine-j.1")
+    named = ("--qos", "--account", "--reservation", "--constraint", "--gpus-per-task")
+    assert {word for word in told if word.startswith(named)} >= words
+    assert len([word for word in told if word.startswith("--qos")]) == 1
+    # Where a job names no partition, those of the one that Slurm gives it.
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITION", "gpu")
+    if not options:
+        assert "--qos=high" in arguments(spec, "submarine-j.1")
+        monkeypatch.delenv("SUBMARINE_SLURM_PARTITION")
+        known = [Partition("cpu", False, None), Partition("gpu", True, None)]
+        assert asks_for_partitions(spec)
+        told = arguments(spec, "submarine-j.1", known)
+        assert {"--qos=high", "--gpus-per-task=a100:1"} <= set(told)
+        assert not any(word.startswith("--partition") for word in told)
+
+
+@pytest.mark.parametrize("option", ["account", "qos", "constraint", "reservation", "gpu_type"])
+def test_each_option_of_a_name_has_a_setting(monkeypatch, option):
+    monkeypatch.setenv(f"SUBMARINE_SLURM_{option.upper()}", "said")
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITION", "part")
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=1)),))
+    word = "--gpus-per-task=said:1" if option == "gpu_type" else f"--{option}=said"
+    assert {word, "--partition=part"} <= set(arguments(spec, "submarine-j.1"))
+    assert not asks_for_partitions(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            '[slurm_partitions.gpu]\nqso = "x"',
+            r"no 'qso' of the partition 'gpu'; did you mean qos\?",
+        ),
+        (
+            "[slurm_partitions.gpu]\nqos = 3",
+            "qos of the partition 'gpu' is 3, and it must be a text",
+        ),
+        ('slurm_partitions = "gpu"', "no table of TOML"),
+        ('[slurm_partitions]\nqos = "x"', "a table of tables"),
+        ("slurm_partitions = [1]", "a table of tables"),
+    ],
+)
+def test_what_cannot_be_of_a_partition_is_told(tmp_path, monkeypatch, text, words):
+    (tmp_path / "config.toml").write_text(f"grace = 1\n{text}\n")
+    monkeypatch.setenv("SUBMARINE_CONFIG", str(tmp_path / "config.toml"))
+    with pytest.raises(ConfigError, match=words) as refused:
+        load_config()
+    assert refused.value.where.endswith("config.toml, line 2")
+    assert "for example slurm_partitions = {gpu = {" in refused.value.fix
+
+
+def test_what_holds_by_partition_may_be_a_variable_too(monkeypatch):
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITIONS", '{gpu = {qos = "high", account = "lab"}}')
+    value = load_config().value("slurm_partitions")
+    assert value == {"gpu": {"qos": "high", "account": "lab"}}
+    assert format_value("slurm_partitions", value) == "gpu: qos = high, account = lab"
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITIONS", "gpu")
+    with pytest.raises(ConfigError, match="no table of TOML"):
+        load_config()
 
 
 def test_a_heterogeneous_job_has_its_time_in_each_part_and_hears_of_its_end_once():

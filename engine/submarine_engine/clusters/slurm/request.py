@@ -7,7 +7,7 @@ import platform
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,9 +27,9 @@ from submarine_engine.clusters.slurm.images import Image
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
+    asks_for_partitions,
     gpu_type,
     job_name,
-    longest_of,
     parts,
     resources,
     warned_before,
@@ -40,6 +40,7 @@ from submarine_engine.history import make_private, write_json
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import AllocatedByTask
     from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.slurm.client import Partition
     from submarine_engine.clusters.slurm.state import SlurmState
     from submarine_engine.clusters.tasks import TaskRun
 
@@ -154,11 +155,10 @@ class SlurmRequest(NotedRequest):
             if number is None:
                 self._note_down(workers=self._workers(), asked=time.time())
                 self._write_tasks()
-                longest = None  # asked for where it matters alone
-                if self._spec.time_limit is not None:
-                    longest = longest_of(self._spec, self._slurm.partitions())
-                words = arguments(self._spec, self._name, longest)
-                number = self._slurm.submit(words, self._script(), lock)
+                asks = asks_for_partitions(self._spec)
+                partitions = self._slurm.partitions() if asks else []
+                words = arguments(self._spec, self._name, partitions)
+                number = self._slurm.submit(words, self._script(partitions), lock)
             self._asked_at = time.monotonic()
             self._note_down(number=number)
         except OSError as error:
@@ -236,7 +236,7 @@ class SlurmRequest(NotedRequest):
         runtime = Path(submarine_runtime.__file__).parent
         return [self._place, Path(self._job.record["workdir"]), runtime, *filter(None, paths)]
 
-    def _begun(self) -> str:
+    def _begun(self, partitions: Sequence[Partition]) -> str:
         """Return the lines of the batch script that begin all tasks at the same time."""
         runtime = str(Path(submarine_runtime.__file__).with_name("launcher.py"))
         begins = [self._job.launch["python"], "-I", "-S", runtime, str(self._place)]
@@ -252,7 +252,7 @@ class SlurmRequest(NotedRequest):
         together = []
         for number, part in enumerate(asked):
             group = [f"--het-group={number}"] if len(asked) > 1 else []
-            kind = gpu_type(self._spec)
+            kind = gpu_type(self._spec, partitions)
             words = [*group, *resources(part, kind), *contained, *begins, *part.tasks]
             together.append(shlex.join(words))
             if part.beside:  # on the same cores and memory, which were asked for with them in mind
@@ -265,7 +265,7 @@ class SlurmRequest(NotedRequest):
         # Where one step breaks, the others end too: none of their tasks could do without it.
         return "\n".join(f"{{ {step} || {{ touch broken; kill 0; }}; }} &" for step in steps)
 
-    def _script(self) -> str:
+    def _script(self, partitions: Sequence[Partition]) -> str:
         """Return the batch script: all tasks at once, and for Slurm's records how they ended."""
         seconds = float(warned_before(self._spec))
         notice = shlex.quote(json.dumps({"reason": _AT_ITS_LIMIT, "seconds": seconds}))
@@ -282,7 +282,7 @@ end_in_time() {{
     done
 }}
 trap end_in_time USR1
-{self._begun()}
+{self._begun(partitions)}
 until wait; do :; done
 [ ! -e broken ] || exit 1
 for code in */exit; do
