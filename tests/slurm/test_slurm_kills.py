@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from submarine_engine.errors import ClusterError, SubmissionError
@@ -134,6 +135,41 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, home, monkeypatch, c
 
     with capsys.disabled():
         walk_all(tmp_path, role, one_walk)
+
+
+def launchers(place, job):
+    """Return the processes on the nodes that begin a job's tasks, by their rank in Slurm's step."""
+    found = {}
+    for pid, command in processes_of(place.home).items():
+        if "launcher.py" in command and job.id in command and "srun" not in command:
+            told = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            found[next(one for one in told if one.startswith("SLURM_PROCID="))] = pid
+    return found
+
+
+@pytest.mark.long
+def test_a_gang_of_which_a_launcher_is_killed_ends_whole(place):
+    """A task that nobody looks after any more could tell nothing, nor be ended."""
+    runs = Steady(place, **place.with_gpus(4))
+    until(lambda: runs.flag.exists() and runs.flag.read_text() == "ran " * 4)
+    tasks = runs.job.status().tasks
+    assert sorted(task.host for task in tasks) == ["n1", "n1", "n2", "n2"]
+    found = launchers(place, runs.job)
+    assert len(found) == 4
+    os.kill(found["SLURM_PROCID=3"], signal.SIGKILL)
+    status = runs.job.wait(180)
+    assert status.state is JobState.FAILED
+    assert status.reason == "ended by SIGKILL: somebody killed it from outside"
+    # Slurm asked the others to end: what they say of that is not why.
+    asked = [task for task in status.tasks if "the job was asked to end" in task.reason]
+    assert len(asked) == 3
+    until(lambda: place.holders() == {})
+    until(lambda: not launchers(place, runs.job))
+    until(
+        lambda: not [words for words in processes_of(place.home).values() if runs.job.id in words]
+    )
+    assert names_of(runs.job.id) == [f"submarine-{runs.job.id}.1"]
+    assert place.told()[f"submarine-{runs.job.id}.1"]["job_state"] == "FAILED"
 
 
 # What breaks of Slurm.
