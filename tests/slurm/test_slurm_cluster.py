@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -10,11 +11,12 @@ from submarine_engine.cli import main
 from submarine_engine.clusters.slurm.request import REASONS
 from submarine_engine.clusters.slurm.sbatch import job_name
 from submarine_engine.errors import ResourcesError, SubmissionError
+from submarine_engine.installer.slurm import SlurmCluster
 from submarine_engine.job import JobState
-from submarine_engine.testing.jobs import until
+from submarine_engine.testing.jobs import end_processes_of, until
 from submarine_engine.testing.place import HOLD
 
-from tests.slurm.conftest import names_of, scontrol
+from tests.slurm.conftest import SlurmPlace, names_of, scontrol
 
 
 def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
@@ -128,6 +130,51 @@ def test_scancel_by_hand_ends_jobs_that_wait(place):
         assert "somebody cancelled it in Slurm (scancel) while it waited" in status.reason
     gate.touch()
     assert holder.wait(180).state is JobState.SUCCEEDED
+
+
+class OnNodesOfTheirOwn(SlurmCluster):
+    """A Slurm whose nodes do not see a folder of this machine: they have an empty one there."""
+
+    def __init__(self, home, unseen):
+        super().__init__(home, "apart")
+        self.unseen = unseen
+
+    def _command(self, name):
+        words = super()._command(name)
+        if not name.startswith("slurmd"):
+            return words
+        hide = f'mount -t tmpfs none {shlex.quote(str(self.unseen))} && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", hide, "sh", *words]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("slurm")  # skips where there can be none
+def test_a_job_whose_folder_the_nodes_do_not_see_is_refused_in_words(
+    tmp_path_factory, tmp_path, monkeypatch
+):
+    home = tmp_path / "home"
+    home.mkdir()
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("may not mount here")
+    cluster = OnNodesOfTheirOwn(tmp_path_factory.mktemp("apart"), home)
+    try:
+        cluster.up(nodes=1, gpus=1)
+        monkeypatch.setenv("SUBMARINE_HOME", str(home))
+        monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+        place = SlurmPlace("slurm", home, tmp_path)
+        job = place.submit("1", gpus=1, retries=2)
+        status = job.wait(180)
+        assert (status.state, status.attempt) == (JobState.FAILED, 1)
+        assert (
+            "Slurm ended the job before its tasks began (FAILED): it says no more" in status.reason
+        )
+        assert "the nodes must see the folder of your jobs" in status.reason
+        assert f"try `srun ls {home}/slurm/" in status.reason
+        assert len(names_of(job.id)) == 1
+        until(lambda: place.holders() == {})
+    finally:
+        cluster.down()
+        end_processes_of(home)
 
 
 def test_the_verbs_show_and_write(slurm, capsys):

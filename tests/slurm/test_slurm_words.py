@@ -572,3 +572,8 @@ def test_a_database_of_accounts_that_does_not_answer_is_not_a_silent_controller(
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):
     with pytest.raises(CommandError, match="longer than 107 bytes"):
         SlurmCluster(tmp_path / ("x" * 100))
+    short = Path("/") / ("x" * 70)  # with room for munge's, and none for that of a job
+    with pytest.raises(CommandError, match="longer than 107 bytes") as refused:
+        SlurmCluster(short)
+    assert "spool.n" in refused.value.where
+    assert SlurmCluster(Path("/") / ("x" * 50)).conf.name == "slurm.conf"

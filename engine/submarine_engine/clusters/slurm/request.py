@@ -364,9 +364,9 @@ done
         state = next((job.state for job in found if job.state != "COMPLETED"), "COMPLETED")
         where, again = f"job {self._number} of Slurm", f"submarine job retry {self._id}"
         if state == "CANCELLED" and not any(job.preempted for job in found):
-            when = (
-                "before its tasks began" if any(job.nodes for job in found) else "while it waited"
-            )
+            when = "while it waited"
+            if any(job.nodes for job in found):  # Slurm tells the two alike
+                when = "before its tasks began, or its node could not start it"
             raise SubmissionError(
                 f"{_STOPPED} {when}", where=where, fix=f"`{again}` submits it once more"
             )
