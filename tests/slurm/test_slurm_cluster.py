@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import subprocess
@@ -130,6 +131,32 @@ def test_scancel_by_hand_ends_jobs_that_wait(place):
         assert "somebody cancelled it in Slurm (scancel) while it waited" in status.reason
     gate.touch()
     assert holder.wait(180).state is JobState.SUCCEEDED
+
+
+def test_gpus_that_somebody_elses_job_holds_are_shown_with_it_and_with_what_is_left(place, capsys):
+    wrap = ["sbatch", "--parsable", "--ntasks=1", "--gpus-per-task=1", "--nodelist=n1"]
+    wrap += ["--job-name=her\x1b[31m job", "--output=/dev/null", "--wrap=sleep 600"]
+    done = subprocess.run(wrap, check=True, capture_output=True, text=True)
+    number = done.stdout.strip()
+    user = getpass.getuser()
+    try:
+        until(lambda: [gpu for gpu in place.seam.gpus() if gpu.holder])
+        (held,) = [gpu for gpu in place.seam.gpus() if gpu.holder]
+        assert held.holder == f"{user}: job {number} her\x1b[31m job"
+        assert (held.host, held.queue, held.job_id) == ("n1", "main", None)
+        shares = {(one.kind, one.name): (one.free, one.total) for one in place.seam.gpu_shares()}
+        assert shares == {("node", "n1"): (1, 2), ("node", "n2"): (2, 2), ("queue", "main"): (3, 4)}
+        assert main(["gpus", "--cluster", "slurm"]) == 0
+        shown = capsys.readouterr().out
+    finally:
+        subprocess.run(["scancel", number], check=True)
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["queue", "main", "3", "4"] in rows
+    assert ["node", "n1", "1", "2"] in rows
+    (line,) = [line for line in shown.splitlines() if f"{user}: job {number} her" in line]
+    assert line.startswith(held.id)
+    assert "\x1b" not in shown  # what others call their jobs is hostile
+    until(lambda: not any(gpu.holder for gpu in place.seam.gpus()))
 
 
 class OnNodesOfTheirOwn(SlurmCluster):
