@@ -5,19 +5,25 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
+import shutil
+import socket
 import subprocess
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from submarine_engine.cli import main
 from submarine_engine.clusters.slurm.request import REASONS
 from submarine_engine.clusters.slurm.sbatch import job_name
 from submarine_engine.errors import ResourcesError, SubmissionError
+from submarine_engine.history import JobPaths
 from submarine_engine.installer.slurm import SlurmCluster
 from submarine_engine.job import JobState
+from submarine_engine.records import list_jobs
 from submarine_engine.testing.jobs import end_processes_of, until
 from submarine_engine.testing.place import HOLD
 
-from tests.slurm.conftest import SlurmPlace, names_of, scontrol
+from tests.slurm.conftest import PATIENCE, SlurmPlace, names_of, scontrol
 
 
 def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
@@ -157,6 +163,63 @@ def test_gpus_that_somebody_elses_job_holds_are_shown_with_it_and_with_what_is_l
     assert line.startswith(held.id)
     assert "\x1b" not in shown  # what others call their jobs is hostile
     until(lambda: not any(gpu.holder for gpu in place.seam.gpus()))
+
+
+def of_the_cluster(root):
+    """Return the processes that belong to a cluster of one's own, or to a job of it, by pid."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is no process of ours
+            words = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+            if bytes(root) in words and int(folder.name) != os.getpid():
+                found[int(folder.name)] = (folder / "cmdline").read_bytes()
+    return found
+
+
+def answers(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("slurm")  # skips where there can be none
+def test_a_cluster_of_three_nodes_comes_runs_a_job_on_all_its_gpus_and_goes(
+    tmp_path_factory, tmp_path, monkeypatch, capsys
+):
+    home = tmp_path_factory.mktemp("three")
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.chdir(tmp_path)
+    name = ["--name", "three"]
+    root = SlurmCluster(home, "three").layout.root
+    try:
+        assert main(["cluster", "up", "slurm", "--nodes", "3", "--gpus", "4", *name]) == 0
+        capsys.readouterr()
+        assert main(["cluster", "status", *name]) == 0
+        assert "a job could run: 3 nodes, 4 GPUs each, declared" in capsys.readouterr().out
+        port = SlurmCluster(home, "three").plan.port
+        assert all(answers(one) for one in range(port, port + 4))  # the controller and the nodes
+        Path("train.py").write_text(
+            "import os\nprint('has', os.environ['SLURMD_NODENAME'], os.environ['CUDA_VISIBLE_DEVICES'])"
+        )
+        run = ["job", "run", "train.py", "--cluster", "slurm", "--num_workers", "3"]
+        assert main([*run, "--gpus", "4", "--name", "wide"]) == 0
+        job = list_jobs(home)[0]
+        told = {JobPaths(home, job.id).task(f"worker-{n}").stdout.read_text() for n in range(3)}
+        assert told == {f"has n{n} 0,1,2,3\n" for n in (1, 2, 3)}
+        assert of_the_cluster(root)
+        assert main(["cluster", "down", *name]) == 0
+    finally:
+        main(["cluster", "down", *name])
+        shutil.rmtree(home / "slurm", ignore_errors=True)  # its keeper would wait for more jobs
+        left = end_processes_of(home, PATIENCE)
+    assert not left
+    assert of_the_cluster(root) == {}
+    assert not root.exists()
+    assert not any(answers(one) for one in range(port, port + 4))
+    capsys.readouterr()
+    assert main(["cluster", "status", *name]) != 0
+    assert "three" in capsys.readouterr().err
 
 
 class OnNodesOfTheirOwn(SlurmCluster):
