@@ -77,6 +77,16 @@ def test_a_job_that_waits_says_what_slurm_says_and_one_that_is_held_goes_on_when
     assert job.wait(180).state is JobState.SUCCEEDED
 
 
+def test_a_jobs_paths_are_those_of_the_shared_disk_and_addresses_reach_its_code(place):
+    told = "(os.environ['SUBMARINE_INPUT_PATH'], os.environ['SUBMARINE_CHECKPOINT_PATH'])"
+    options = {"input_path": "s3://bucket/train", "checkpoint_path": "kept here", "gpus": 0}
+    job = place.submit(f"import os\n{told}", **options)
+    assert job.result(180) == ("s3://bucket/train", str(place.folder / "kept here"))
+    assert (place.folder / "kept here").is_dir()
+    with pytest.raises(SubmissionError, match=r"no file or folder .*/none-such"):
+        place.submit("1", input_path="none-such")
+
+
 @pytest.mark.long
 def test_scancel_by_hand_ends_a_job(place):
     flag = place.folder / "runs"
@@ -200,7 +210,8 @@ def test_a_cluster_of_three_nodes_comes_runs_a_job_on_all_its_gpus_and_goes(
         port = SlurmCluster(home, "three").plan.port
         assert all(answers(one) for one in range(port, port + 4))  # the controller and the nodes
         Path("train.py").write_text(
-            "import os\nprint('has', os.environ['SLURMD_NODENAME'], os.environ['CUDA_VISIBLE_DEVICES'])"
+            "from os import environ\n"
+            "print('has', environ['SLURMD_NODENAME'], environ['CUDA_VISIBLE_DEVICES'])"
         )
         run = ["job", "run", "train.py", "--cluster", "slurm", "--num_workers", "3"]
         assert main([*run, "--gpus", "4", "--name", "wide"]) == 0

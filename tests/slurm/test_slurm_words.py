@@ -269,6 +269,21 @@ def test_tasks_with_other_numbers_of_gpus_are_another_component():
     assert {"--ntasks=1", "--gpus-per-task=1", "--job-name=submarine-j.1"} <= set(second)
 
 
+@pytest.mark.parametrize(
+    ("path", "here"),
+    [
+        ("models", "models"),
+        ("/data/train", "/data/train"),
+        ("~/data", str(Path("~/data").expanduser())),
+        ("file:///a%20b", "/a b"),
+        ("s3://bucket/train", None),
+        ("", None),
+    ],
+)
+def test_paths_of_options_are_those_of_the_shared_disk(path, here):
+    assert SlurmBackend.machine_path(path, "--input_path") == (here and Path(here))
+
+
 def test_a_job_without_gpus_asks_for_none():
     spec = JobSpec(roles=(Role(count=2, resources=Resources(gpus=0)),))
     words = arguments(spec, "submarine-j.1")

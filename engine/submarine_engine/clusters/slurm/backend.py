@@ -27,6 +27,7 @@ from submarine_engine.clusters.slurm.images import image_of
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
+    disk_path,
     job_name,
     partition_of,
 )
@@ -102,6 +103,11 @@ class SlurmBackend(Backend):
             return find_conf() is not None
         except ConfigError:  # it is told where the cluster is used
             return False
+
+    @classmethod
+    def machine_path(cls, path: str, option: str) -> Path | None:
+        """Return the path of this machine that an option names: the nodes see it, too."""
+        return disk_path(path, option)
 
     @property
     def key(self) -> str:

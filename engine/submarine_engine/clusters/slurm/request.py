@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from submarine_runtime.notices import NOTICE
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
-from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.log_mirror import FolderSource
 from submarine_engine.clusters.noted_request import NotedRequest, beginning
@@ -28,6 +28,7 @@ from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
     asks_for_partitions,
+    disk_path,
     gpu_type,
     job_name,
     parts,
@@ -228,13 +229,22 @@ class SlurmRequest(NotedRequest):
     @property
     def _seen(self) -> list[Path]:
         """The folders of this machine that tasks need, wherever they run."""
-        spec = self._job.spec
-        paths = (
-            file_address(spec.input_path or "", ""),
-            file_address(spec.checkpoint_path or "", ""),
-        )
-        runtime = Path(submarine_runtime.__file__).parent
-        return [self._place, Path(self._job.record["workdir"]), runtime, *filter(None, paths)]
+        runtime, spec = Path(submarine_runtime.__file__).parent, self._spec
+        paths = self._on_disk(spec.input_path), self._on_disk(spec.checkpoint_path)
+        return [self._place, self._workdir, runtime, *filter(None, paths)]
+
+    @property
+    def _workdir(self) -> Path:
+        return Path(self._job.record["workdir"])
+
+    def _on_disk(self, path: str | None) -> Path | None:
+        """Return the absolute path of the shared disk that an option names."""
+        here = disk_path(path or "", "")
+        return None if here is None else self._workdir / here
+
+    def _address(self, path: str | None) -> str | None:
+        here = self._on_disk(path)
+        return path if here is None else here.as_uri()
 
     def _begun(self, partitions: Sequence[Partition]) -> str:
         """Return the lines of the batch script that begin all tasks at the same time."""
@@ -307,12 +317,17 @@ done
         for one in (staged, staged / "logdir", staged / "artifacts"):
             make_private(one)
         (staged / ASKED).touch(mode=0o600)
+        spec = replace(
+            self._spec,
+            input_path=self._address(self._spec.input_path),
+            checkpoint_path=self._address(self._spec.checkpoint_path),
+        )
         plan, launch = beginning(
             self._job,
-            self._spec,
+            spec,
             self._place / staged.name,
             bundle=str(self._place / "bundle"),
-            workdir=str(self._job.record["workdir"]),
+            workdir=str(self._workdir),
             runtime=Path(submarine_runtime.__file__).parent,
             outer=self._job.launch["outer"],
             wanted={},

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.slurm.options import NAMED
 from submarine_engine.config import load_config
 
@@ -35,6 +37,25 @@ def job_name(job_id: str, attempt: int | str) -> str:
         Which.
     """
     return f"submarine-{job_id}.{attempt}"
+
+
+def disk_path(path: str, option: str) -> Path | None:
+    """Return the path that an option names on the shared disk; None for an address elsewhere.
+
+    Parameters
+    ----------
+    path
+        As the user wrote it; a relative one begins at the folder that the job runs in.
+    option
+        Which, for errors.
+
+    Raises
+    ------
+    UnsupportedError
+        It is a file of another machine.
+    """
+    here = file_address(path, option)
+    return Path(path).expanduser() if here is None and path and "://" not in path else here
 
 
 def partition_of(spec: JobSpec) -> str | None:
