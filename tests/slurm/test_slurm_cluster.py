@@ -34,6 +34,12 @@ def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
     told = place.told()[job_name(job.id, 1)]
     assert str(told["job_id"]) == number
     until(lambda: place.told()[job_name(job.id, 1)]["job_state"] == "COMPLETED")
+    # The ledger's moments are Slurm's own, which it tells in whole seconds.
+    told, (task,) = place.told()[job_name(job.id, 1)], job.status().tasks
+    assert int(task.held.wall) == told["start_time"]
+    assert task.held.wall <= task.busy.wall <= task.returned.wall < told["end_time"] + 1
+    assert task.released.wall >= told["end_time"]
+    assert (told["tres_per_task"], len(task.gpus)) == ("gres:gpu:1", 1)
     assert not list(place.home.glob(f"slurm/*/tasks/{job.id}"))
     failed = place.submit("raise ValueError('no')", gpus=0)
     assert failed.wait(180).state is JobState.FAILED

@@ -547,6 +547,12 @@ def test_what_slurm_says_of_a_job_that_waits_is_told_in_words(request_of, progra
         assert reason not in words
 
 
+def test_gpus_of_nodes_that_take_no_jobs_are_not_told_to_be_in_use(request_of, programs):
+    programs("scontrol", NODES.replace("n2 Gres=gpu:4 State=MIXED", "n2 Gres=gpu:4 State=DOWN*"))
+    _, told = waiting_for(request_of, "Resources").waiting()
+    assert told == f"2/8 GPUs in use, 4 of nodes that take no jobs now; {REASONS['Resources']}"
+
+
 @pytest.mark.parametrize(
     ("reason", "limits", "number"),
     [

@@ -562,8 +562,11 @@ done
         """Return how many jobs are before it, and Slurm's reason in words."""
         if self._is_new:
             return 0, REASONS["None"]
-        free, total = self._state.free(), sum(node.gpus for node in self._state.nodes())
-        used = f"{total - sum(free.values())}/{total} GPUs in use"
+        free, nodes = self._state.free(), self._state.nodes()
+        total = sum(node.gpus for node in nodes)
+        away = sum(node.gpus for node in nodes if not node.usable)
+        used = f"{total - away - sum(free.values())}/{total} GPUs in use"
+        used += f", {away} of nodes that take no jobs now" if away else ""
         found = self._found() if self._number else []
         if not found:
             return self._queue.before(self._id), used
