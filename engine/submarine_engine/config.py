@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from submarine_engine.command.values import did_you_mean
 from submarine_engine.declared import known_settings
 from submarine_engine.errors import CommandError, ConfigError
-from submarine_engine.settings import PREFIX, Key
+from submarine_engine.settings import PREFIX, Key, parse_toml
 
 DEFAULT = "default"
 OPTION = "option"
@@ -136,20 +135,11 @@ def _read_file(path: Path) -> dict[str, tuple[object, int]]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
-    data = _parse(path, text)
-    return {name: (value, _line_of(name, text)) for name, value in data.items()}
-
-
-def _parse(path: Path, text: str) -> dict[str, object]:
-    if sys.version_info >= (3, 11):
-        import tomllib  # noqa: PLC0415 - most have no file
-    else:
-        import tomli as tomllib  # noqa: PLC0415 - likewise
     try:
-        data: dict[str, object] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = parse_toml(text)
+    except ValueError as error:  # a TOMLDecodeError
         raise _unreadable(path, error) from error
-    return data
+    return {name: (value, _line_of(name, text)) for name, value in data.items()}
 
 
 def _unreadable(path: Path, error: Exception) -> ConfigError:

@@ -529,6 +529,14 @@ class TaskEnd:
     unstarted: bool = False
     final: bool = False
 
+    @property
+    def is_of_another(self) -> bool:
+        """Whether another task's end may be why: nobody of us asked it to end, where it was asked.
+
+        A cluster that looks after a job's tasks itself ends the rest of them where one is broken.
+        """
+        return self.echo or (self.paused and not self.lost)
+
 
 def final_state(
     ends: Sequence[TaskEnd],
@@ -587,7 +595,7 @@ def first_to_fail(ends: Iterable[TaskEnd], blamed: str = "") -> TaskEnd | None:
 
 def _order_of_blame(end: TaskEnd, blamed: str) -> tuple[bool, bool, float]:
     ended_by_us = bool(blamed) and end.task != blamed and end.returned is None
-    return ended_by_us, end.echo, _ended_at(end)
+    return ended_by_us, end.is_of_another, _ended_at(end)
 
 
 _LOST_PEER = (
@@ -663,6 +671,7 @@ HELLO_WITHIN = 300.0
 A node may have to fetch the job's environment first, some gigabytes of it.
 """
 
+_ASKED_WAITS = 3.0  # seconds likewise, where it was asked to end: a cluster may tell late of whom
 _ECHO_WAITS = 0.3
 """Seconds that a task's failure waits which tells of another's: that one is about to say why.
 
@@ -1194,10 +1203,10 @@ def _blame(course: Course, seen: Observations, now: Moment) -> Course:
     if first is None or all(task.end for task in seen.tasks):
         return course
     task, end, words = first
-    if end.echo:
+    if end.is_of_another:
         echoed = now.mono if course.echoed is None else course.echoed
         course = replace(course, echoed=echoed)
-        if now.mono - echoed < _ECHO_WAITS:
+        if now.mono - echoed < (_ECHO_WAITS if end.echo else _ASKED_WAITS):
             return course
     return replace(course, blamed=task.task, cause=words)
 

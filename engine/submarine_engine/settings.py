@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +103,28 @@ def _read_any_of(value: object) -> tuple[str, ...]:
     if "any" in names:
         raise ValueError("`any` stands for those that it names")
     return names
+
+
+def read_tables(value: object) -> dict[str, dict[str, object]]:
+    """Return tables by their names: those of TOML, or a text that would be one there."""
+    if isinstance(value, str):
+        try:
+            value = parse_toml(f"value = {value.strip()}").get("value")
+        except ValueError as error:
+            raise ValueError(f"it is no table of TOML: {error}") from error
+    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+        raise ValueError("it must be a table of tables")
+    return value
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return what a text of TOML says; raises `ValueError`."""
+    if sys.version_info >= (3, 11):
+        import tomllib  # noqa: PLC0415 - most have no file
+    else:
+        import tomli as tomllib  # noqa: PLC0415 - likewise
+    data: dict[str, Any] = tomllib.loads(text)
+    return data
 
 
 def read_switch(value: object) -> bool:
@@ -345,6 +368,13 @@ def format_value(name: str, value: object) -> str:
         return str(value).lower()
     if name == "notify":
         return webhooks.host(str(value))
+    if isinstance(value, (tuple, dict)):
+        return _format_several(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _format_several(value: tuple[Any, ...] | dict[str, dict[str, Any]]) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    held = {n: ", ".join(f"{k} = {v}" for k, v in table.items()) for n, table in value.items()}
+    return "; ".join(f"{name}: {table}" for name, table in held.items()) or "unset"

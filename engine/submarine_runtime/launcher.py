@@ -33,6 +33,8 @@ BEGUN = "begun"
 """Whoever makes it runs the task, and holds its lock."""
 
 _LOOKS_EVERY = 0.2  # seconds between two looks for what is asked: a question to the disk's server
+_LIBC, _OURS = ctypes.CDLL(None), os.getpid()
+_PDEATHSIG = 1  # PR_SET_PDEATHSIG: the signal that a child gets when its parent is gone
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: what loses its parent becomes ours
 _INSIDE_ASKED = "inside-asked.json"
 
@@ -57,7 +59,7 @@ def main(words: list[str]) -> int:
         sys.exit(f"Python {here} is there, and the job was made by Python {launch['release']}")
     named = os.environ.get("SLURMD_NODENAME") or os.environ.get("SUBMARINE_NODE")
     _write("node", named or os.uname().nodename)
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
     # `scancel` by hand asks all processes of the job to end: this one stays, to tell of it.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -86,7 +88,7 @@ def _run(launch: dict[str, Any]) -> int:
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
-            preexec_fn=_hear_of_children,  # noqa: PLW1509 - no threads here
+            preexec_fn=_begin_child,  # noqa: PLW1509 - no threads here
         )
     if launch.get("passes_on"):  # in a pod nobody else hears of its end
         signal.signal(signal.SIGTERM, lambda *_: _ask_to_end(task.pid))
@@ -151,13 +153,17 @@ def _let_inside(
             env=environment,
             start_new_session=True,
             stdin=subprocess.DEVNULL,
-            preexec_fn=_hear_of_children,  # noqa: PLW1509 - no threads here
+            preexec_fn=_begin_child,  # noqa: PLW1509 - no threads here
         )
     return asked
 
 
-def _hear_of_children() -> None:
+def _begin_child() -> None:
+    """Have a child hear of its own children, and end with this process: else it is nobody's."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    _LIBC.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != _OURS:  # it went before the line above
+        os._exit(1)
 
 
 def _end_rest() -> None:

@@ -424,6 +424,27 @@ def test_the_first_of_several_that_fails_ends_the_others_and_speaks():
     assert anew.do == decision.do
 
 
+def test_who_was_asked_to_end_by_nobody_of_us_speaks_only_where_no_other_does():
+    """A cluster that sees one task broken may end the others before it tells of that one."""
+    asked = TaskEnd(
+        state=JobState.FAILED, reason="was asked to end", at=at(3), returned=at(3), paused=True
+    )
+    tasks = [("worker-0", asked), ("worker-1", None)]
+    first = decide(Course(), seen(*tasks), at(3), POLICY)
+    later = decide(first.course, seen(*tasks), at(5.9), POLICY)
+    assert (first.course.cause, later.course.cause, kills(later)) == ("", "", [])
+    killed = TaskEnd(state=JobState.FAILED, reason="ended by SIGKILL", at=at(5.9))
+    over = decide(later.course, seen(tasks[0], ("worker-1", killed)), at(5.9), POLICY)
+    assert over.do == (Finish(JobState.FAILED, "ended by SIGKILL", "worker-1"),)
+    # Nothing comes of the other one: then it was this one alone.
+    alone = decide(later.course, seen(*tasks), at(6.1), POLICY)
+    assert alone.course.cause == "worker-0 failed: was asked to end"
+    assert kills(alone) == ["worker-1"]
+    # One that the cluster itself has ended is reason enough.
+    lost = seen(("worker-0", replace(asked, lost=True)), tasks[1])
+    assert kills(decide(Course(), lost, at(3), replace(POLICY, retries=1))) == ["worker-1"]
+
+
 FAILED = TaskEnd(state=JobState.FAILED, reason="ValueError: no", at=at(3), returned=at(3))
 KEEPS = replace(POLICY, frames_within=2.0)
 

@@ -10,8 +10,10 @@ import sys
 import time
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from submarine_engine.clusters.slurm.client import PATIENCE as PATIENCE_OF_OURS
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.events import Retried
 from submarine_engine.history import job_ids
@@ -136,6 +138,41 @@ def test_a_kill_at_each_point_of_the_way_of_a_job(tmp_path, home, monkeypatch, c
         walk_all(tmp_path, role, one_walk)
 
 
+def launchers(place, job):
+    """Return the processes on the nodes that begin a job's tasks, by their rank in Slurm's step."""
+    found = {}
+    for pid, command in processes_of(place.home).items():
+        if "launcher.py" in command and job.id in command and "srun" not in command:
+            told = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            found[next(one for one in told if one.startswith("SLURM_PROCID="))] = pid
+    return found
+
+
+@pytest.mark.long
+def test_a_gang_of_which_a_launcher_is_killed_ends_whole(place):
+    """A task that nobody looks after any more could tell nothing, nor be ended."""
+    runs = Steady(place, **place.with_gpus(4))
+    until(lambda: runs.flag.exists() and runs.flag.read_text() == "ran " * 4)
+    tasks = runs.job.status().tasks
+    assert sorted(task.host for task in tasks) == ["n1", "n1", "n2", "n2"]
+    found = launchers(place, runs.job)
+    assert len(found) == 4
+    os.kill(found["SLURM_PROCID=3"], signal.SIGKILL)
+    status = runs.job.wait(180)
+    assert status.state is JobState.FAILED
+    assert status.reason == "ended by SIGKILL: somebody killed it from outside"
+    # Slurm asked the others to end: what they say of that is not why.
+    asked = [task for task in status.tasks if "the job was asked to end" in task.reason]
+    assert len(asked) == 3
+    until(lambda: place.holders() == {})
+    until(lambda: not launchers(place, runs.job))
+    until(
+        lambda: not [words for words in processes_of(place.home).values() if runs.job.id in words]
+    )
+    assert names_of(runs.job.id) == [f"submarine-{runs.job.id}.1"]
+    assert place.told()[f"submarine-{runs.job.id}.1"]["job_state"] == "FAILED"
+
+
 # What breaks of Slurm.
 
 
@@ -145,9 +182,12 @@ def test_a_controller_that_is_gone_for_a_minute_ends_no_job(broken, slurm_of_its
     slurm_of_its_own.stop("slurmctld")
     gone = time.monotonic()
     runs.until_further()  # its log comes from the disk
-    with pytest.raises(ClusterError, match="controller does not answer") as refused:
-        broken.submit("1", gpus=1)
-    assert refused.value.fix
+    # By a limit of our own: what they say themselves when they give up comes later.
+    for ask in (lambda: broken.submit("1", gpus=1), broken.seam.gpus):
+        with pytest.raises(ClusterError, match="controller does not answer") as refused:
+            ask()
+        assert refused.value.what.endswith(f"no answer within {PATIENCE_OF_OURS:g} s")
+        assert refused.value.fix
     until(lambda: time.monotonic() > gone + 60.0, 90)
     runs.until_further()
     slurm_of_its_own.up()
@@ -256,6 +296,30 @@ def test_a_job_whose_node_fails_is_begun_again(broken):
     (again,) = broken.events(runs.job, Retried)
     assert not again.counted
     assert "its node failed" in again.reason
+
+
+@pytest.mark.long
+def test_a_node_that_was_down_comes_back_and_takes_jobs(broken, slurm_of_its_own):
+    for node in ("n1", "n2"):
+        scontrol("update", f"nodename={node}", "state=down", "reason=test")
+    job = broken.submit("1", gpus=1)
+    until(
+        lambda: "0/4 GPUs in use, 4 of nodes that take no jobs now" in job.status().waiting_reason
+    )
+    assert all("the node is down" in gpu.holder for gpu in broken.seam.gpus())
+    scontrol("update", "nodename=n2", "state=resume")
+    status = job.wait(180)
+    assert (status.state, status.tasks[0].host) == (JobState.SUCCEEDED, "n2")
+    # One whose daemon is gone, too: Slurm has it back when it is.
+    slurm_of_its_own.stop("slurmd-n2", signal.SIGKILL)
+    scontrol("update", "nodename=n2", "state=down", "reason=gone")
+    scontrol("update", "nodename=n1", "state=resume")
+    slurm_of_its_own.up()  # with its daemon it is back by itself
+    runs = Steady(broken, **broken.with_gpus(4))
+    until(lambda: runs.flag.exists() and runs.flag.read_text() == "ran " * 4)
+    assert {task.host for task in runs.job.status().tasks} == {"n1", "n2"}
+    runs.gate.touch()
+    assert runs.job.wait(180).state is JobState.SUCCEEDED
 
 
 @pytest.mark.long

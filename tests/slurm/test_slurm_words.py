@@ -7,12 +7,14 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from submarine_engine.clusters.backend import KeptJob, SubmitQueue
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.clusters.slurm.backend import SlurmBackend
 from submarine_engine.clusters.slurm.client import (
+    GpuLimits,
     Partition,
     Slurm,
     SlurmJob,
@@ -21,9 +23,15 @@ from submarine_engine.clusters.slurm.client import (
     read_indices,
     read_time,
 )
-from submarine_engine.clusters.slurm.request import SlurmRequest
-from submarine_engine.clusters.slurm.sbatch import arguments, longest_of, parts
+from submarine_engine.clusters.slurm.request import REASONS, SlurmRequest
+from submarine_engine.clusters.slurm.sbatch import (
+    arguments,
+    asks_for_partitions,
+    longest_of,
+    parts,
+)
 from submarine_engine.clusters.slurm.state import SlurmState, Told
+from submarine_engine.config import load_config
 from submarine_engine.errors import (
     ClusterError,
     CommandError,
@@ -34,6 +42,7 @@ from submarine_engine.errors import (
 from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.installer.slurm import SlurmCluster
 from submarine_engine.job import JobSpec, Resources, Role
+from submarine_engine.settings import format_value
 from submarine_engine.testing.jobs import LIMIT
 
 A_JOB = new_job_id()
@@ -126,8 +135,97 @@ def test_partitions_say_how_long_a_job_may_take(programs):
     ],
 )
 def test_slurm_is_told_how_long_a_job_takes_and_when_to_say_so(options, longest, words):
-    told = arguments(JobSpec(**options), "submarine-j.1", longest)
+    partitions = [Partition("none", False, 1.0), Partition("main", True, longest)]
+    told = arguments(JobSpec(**options), "submarine-j.1", partitions)
     assert {word for word in told if word.startswith(("--signal", "--time"))} == words
+
+
+BY_PARTITION = """
+slurm_qos = "low"
+slurm_account = "lab"
+[slurm_partitions.gpu]
+qos = "high"
+gpu_type = "a100"
+[slurm_partitions."big one"]
+reservation = "night"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, {"--qos=low", "--account=lab", "--gpus-per-task=1"}),
+        ({"queue": "gpu"}, {"--qos=high", "--account=lab", "--gpus-per-task=a100:1"}),
+        ({"queue": "big one"}, {"--qos=low", "--reservation=night", "--gpus-per-task=1"}),
+        (
+            {"queue": "gpu", "options": {"qos": "mine", "gpu_type": "v100"}},
+            {"--qos=mine", "--account=lab", "--gpus-per-task=v100:1"},
+        ),
+    ],
+)
+def test_a_partition_has_defaults_of_its_own(tmp_path, monkeypatch, options, words):
+    (tmp_path / "config.toml").write_text(BY_PARTITION)
+    monkeypatch.setenv("SUBMARINE_CONFIG", str(tmp_path / "config.toml"))
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=1)),), **options)
+    told = arguments(spec, "submarine-j.1")
+    named = ("--qos", "--account", "--reservation", "--constraint", "--gpus-per-task")
+    assert {word for word in told if word.startswith(named)} >= words
+    assert len([word for word in told if word.startswith("--qos")]) == 1
+    # Where a job names no partition, those of the one that Slurm gives it.
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITION", "gpu")
+    if not options:
+        assert "--qos=high" in arguments(spec, "submarine-j.1")
+        monkeypatch.delenv("SUBMARINE_SLURM_PARTITION")
+        known = [Partition("cpu", False, None), Partition("gpu", True, None)]
+        assert asks_for_partitions(spec)
+        told = arguments(spec, "submarine-j.1", known)
+        assert {"--qos=high", "--gpus-per-task=a100:1"} <= set(told)
+        assert not any(word.startswith("--partition") for word in told)
+
+
+@pytest.mark.parametrize("option", ["account", "qos", "constraint", "reservation", "gpu_type"])
+def test_each_option_of_a_name_has_a_setting(monkeypatch, option):
+    monkeypatch.setenv(f"SUBMARINE_SLURM_{option.upper()}", "said")
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITION", "part")
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=1)),))
+    word = "--gpus-per-task=said:1" if option == "gpu_type" else f"--{option}=said"
+    assert {word, "--partition=part"} <= set(arguments(spec, "submarine-j.1"))
+    assert not asks_for_partitions(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            '[slurm_partitions.gpu]\nqso = "x"',
+            r"no 'qso' of the partition 'gpu'; did you mean qos\?",
+        ),
+        (
+            "[slurm_partitions.gpu]\nqos = 3",
+            "qos of the partition 'gpu' is 3, and it must be a text",
+        ),
+        ('slurm_partitions = "gpu"', "no table of TOML"),
+        ('[slurm_partitions]\nqos = "x"', "a table of tables"),
+        ("slurm_partitions = [1]", "a table of tables"),
+    ],
+)
+def test_what_cannot_be_of_a_partition_is_told(tmp_path, monkeypatch, text, words):
+    (tmp_path / "config.toml").write_text(f"grace = 1\n{text}\n")
+    monkeypatch.setenv("SUBMARINE_CONFIG", str(tmp_path / "config.toml"))
+    with pytest.raises(ConfigError, match=words) as refused:
+        load_config()
+    assert refused.value.where.endswith("config.toml, line 2")
+    assert "for example slurm_partitions = {gpu = {" in refused.value.fix
+
+
+def test_what_holds_by_partition_may_be_a_variable_too(monkeypatch):
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITIONS", '{gpu = {qos = "high", account = "lab"}}')
+    value = load_config().value("slurm_partitions")
+    assert value == {"gpu": {"qos": "high", "account": "lab"}}
+    assert format_value("slurm_partitions", value) == "gpu: qos = high, account = lab"
+    monkeypatch.setenv("SUBMARINE_SLURM_PARTITIONS", "gpu")
+    with pytest.raises(ConfigError, match="no table of TOML"):
+        load_config()
 
 
 def test_a_heterogeneous_job_has_its_time_in_each_part_and_hears_of_its_end_once():
@@ -151,13 +249,15 @@ def test_tasks_without_gpus_run_beside_those_with_some():
         Role(name="ps", count=2, resources=small),
         Role(name="worker", count=1, resources=large),
     )
-    spec = JobSpec(roles=roles, options={"gpu_type": "a100", "account": "x; rm -rf /", "nice": 5})
+    options = {"gpu_type": "a100", "account": "x; rm -rf /", "nice": 5, "exclusive": True}
+    spec = JobSpec(roles=roles, options={**options, "qos": "high"})
     (part,) = parts(spec)
     assert (part.tasks, part.beside) == (("chief-0", "worker-0"), ("ps-0", "ps-1"))
     words = arguments(spec, "submarine-j.1")
     assert {"--ntasks=2", "--cpus-per-task=5", "--mem-per-cpu=200M"} <= set(words)
     # As one word each, which no shell reads.
     assert {"--gpus-per-task=a100:2", "--account=x; rm -rf /", "--nice=5"} <= set(words)
+    assert {"--exclusive", "--qos=high"} <= set(words)
 
 
 def test_tasks_with_other_numbers_of_gpus_are_another_component():
@@ -167,6 +267,21 @@ def test_tasks_with_other_numbers_of_gpus_are_another_component():
     first, second = words[: words.index(":")], words[words.index(":") + 1 :]
     assert {"--ntasks=3", "--gpus-per-task=2", "--job-name=submarine-j.1"} <= set(first)
     assert {"--ntasks=1", "--gpus-per-task=1", "--job-name=submarine-j.1"} <= set(second)
+
+
+@pytest.mark.parametrize(
+    ("path", "here"),
+    [
+        ("models", "models"),
+        ("/data/train", "/data/train"),
+        ("~/data", str(Path("~/data").expanduser())),
+        ("file:///a%20b", "/a b"),
+        ("s3://bucket/train", None),
+        ("", None),
+    ],
+)
+def test_paths_of_options_are_those_of_the_shared_disk(path, here):
+    assert SlurmBackend.machine_path(path, "--input_path") == (here and Path(here))
 
 
 def test_a_job_without_gpus_asks_for_none():
@@ -400,6 +515,86 @@ def test_a_job_that_is_over_before_its_tasks_began_says_how(request_of, told, wo
     assert bool(request.stopped) is stopped
 
 
+NODES = (
+    'if [ "$2" = hostnames ]; then echo n1 n2; exit; fi\n'
+    'if [ "$3" = partition ]; then echo "PartitionName=gpu Default=YES QoS=N/A"; exit; fi\n'
+    'echo "NodeName=n1 Gres=gpu:4 State=MIXED"\necho "NodeName=n2 Gres=gpu:4 State=MIXED"'
+)
+"""A `scontrol` that knows two nodes of four GPUs, all in one partition."""
+
+
+def waiting_for(request_of, reason, qos="normal"):
+    """Return what follows a job that waits: three are before it, and four others are not."""
+    more = [{**one, "name": "other"} for one in told_of(
+        (1, "PENDING", 99, "gpu"),
+        (2, "PENDING", 12, "gpu"),
+        (3, "PENDING", 13, "gpu"),
+        (4, "PENDING", 99, "cpu"),
+        (5, "RUNNING", 1, "gpu"),
+        (8, "PENDING", 12, "gpu"),
+    )]  # fmt: skip
+    mine = {"job_state": "PENDING", "state_reason": reason, "nodes": "", "gres_detail": []}
+    return request_of({**mine, "qos": qos}, *more, number=7, tasks=())
+
+
+@pytest.mark.parametrize("reason", [*REASONS, "QOSMinGRES"])
+def test_what_slurm_says_of_a_job_that_waits_is_told_in_words(request_of, programs, reason):
+    programs("scontrol", NODES)
+    programs("sacctmgr", "exit 1")
+    words = REASONS.get(reason, "Slurm says QOSMinGRES")
+    assert waiting_for(request_of, reason).waiting() == (3, f"3/8 GPUs in use; {words}")
+    if reason in REASONS:
+        assert reason not in words
+
+
+def test_gpus_of_nodes_that_take_no_jobs_are_not_told_to_be_in_use(request_of, programs):
+    programs("scontrol", NODES.replace("n2 Gres=gpu:4 State=MIXED", "n2 Gres=gpu:4 State=DOWN*"))
+    _, told = waiting_for(request_of, "Resources").waiting()
+    assert told == f"2/8 GPUs in use, 4 of nodes that take no jobs now; {REASONS['Resources']}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "limits", "number"),
+    [
+        ("QOSMaxGRESPerUser", "normal||\nfew|cpu=9,gres/gpu=4|gres/gpu=6", ": 4"),
+        ("QOSGrpGRES", "normal||\nfew|gres/gpu=4|cpu=50,gres/gpu=6,node=2", ": 6"),
+        ("QOSMaxGRESPerUser", "few|gres/gpu=4|\npart|gres/gpu=8|", ""),  # which of them holds?
+        ("QOSMaxGRESPerUser", "few||\npart|gres/gpu=8|", ": 8"),
+        ("QOSMaxGRESPerUser", "few|gres/gpu:a100=4,xgres/gpu=3|", ""),
+        ("QOSMaxGRESPerUser", "few\nfew|a|b|c|d\n|||", ""),  # what no sacctmgr says
+        ("Priority", "few|gres/gpu=4|", ""),  # it waits for something else
+    ],
+)
+def test_how_many_gpus_its_qos_allows_is_asked_for_once(
+    request_of, programs, reason, limits, number
+):
+    folder = Path(os.environ["SLURM_CONF"]).parent
+    asked = folder / "asked"
+    programs("scontrol", NODES.replace("QoS=N/A", "QoS=part"))
+    (folder / "limits").write_text(f"{limits}\n")
+    programs("sacctmgr", f"echo asked >>{asked}; cat {folder}/limits")
+    request = waiting_for(request_of, reason, "few")
+    for _ in range(3):
+        assert request.waiting() == (3, f"3/8 GPUs in use; {REASONS[reason]}{number}")
+    questions = asked.read_text() if asked.exists() else ""
+    assert questions == ("" if reason == "Priority" else "asked\n")
+
+
+def test_a_database_of_accounts_that_does_not_answer_is_not_a_silent_controller(programs):
+    programs("scontrol", NODES)
+    programs("sacctmgr", "echo 'sacctmgr: error: Connection refused' >&2; exit 1")
+    slurm = Slurm()
+    assert slurm.gpu_limits() == {}
+    assert len(slurm.nodes()) == 2
+    programs("sacctmgr", "echo 'few|gres/gpu=1|gres/gpu=3'")
+    assert slurm.gpu_limits() == {"few": GpuLimits(1, 3)}
+
+
 def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):
     with pytest.raises(CommandError, match="longer than 107 bytes"):
         SlurmCluster(tmp_path / ("x" * 100))
+    short = Path("/") / ("x" * 70)  # with room for munge's, and none for that of a job
+    with pytest.raises(CommandError, match="longer than 107 bytes") as refused:
+        SlurmCluster(short)
+    assert "spool.n" in refused.value.where
+    assert SlurmCluster(Path("/") / ("x" * 50)).conf.name == "slurm.conf"

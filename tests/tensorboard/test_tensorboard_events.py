@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine.clusters.log_mirror import EventLog
+from submarine_engine.clusters.log_mirror import EventLog, FolderSource, LogMirror
 from submarine_engine.history import JobPaths, TaskPaths, make_private, write_json
 from submarine_engine.tensorboard import scalar_reader, scalars
 from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source
-from submarine_runtime.eventpack import pack
+from submarine_runtime.eventpack import LOG, pack
 from tensorboard.summary import Writer
 
 
@@ -220,3 +221,23 @@ def test_the_last_look_misses_nothing(job):
     writer.add_scalar("loss", 0.5, 1)
     writer.close()
     assert scalars(job, at_once=True) == {"loss": [[1, 0.5]]}
+
+
+def test_events_in_a_folder_that_this_machine_sees_come_as_they_are_written(task, tmp_path):
+    """Nobody packs them on the host: whoever looks does, and after it another keeper."""
+    there = tmp_path / "there"
+    (there / "logdir/train").mkdir(parents=True)
+    (there / "logdir/train/secret").symlink_to("/etc/hostname")
+    events = there / "logdir/train/events.out.tfevents.1"
+    copy = task.logdir / "train" / events.name
+    for text in (b"one", b"one and two", b"anew"):  # the last one is shorter: it begins anew
+        events.write_bytes(text)
+        mirror = LogMirror(task, source := FolderSource("container-1", there))
+        mirror.step()
+        EventLog(task).step(mirror.borders(LOG))
+        assert copy.read_bytes() == text
+    size = (there / LOG).stat().st_size
+    assert FolderSource("container-1", there).sizes()[LOG] == size  # what is packed is packed once
+    assert [path.name for path in task.logdir.rglob("*")] == ["train", events.name]
+    shutil.rmtree(there)
+    assert source.sizes() == {}

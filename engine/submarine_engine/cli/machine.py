@@ -123,7 +123,7 @@ def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ve
         for name in settings:
             value = settings.value(name)
             plain = list(value) if isinstance(value, tuple) else value
-            plain = plain if isinstance(plain, (int, float, list, type(None))) else str(value)
+            plain = plain if isinstance(plain, (int, float, list, dict, type(None))) else str(value)
             if name == "notify" and value is not None:
                 plain = format_value(name, value)
             output.data({"key": name, "value": plain, "origin": settings.origin(name)})

@@ -218,8 +218,8 @@ def job_environment(  # noqa: PLR0913 - each is one thing that the job can ask f
     job_id: str,
     task: TaskPaths,
     vcores: int | None = None,
-    input_path: Path | None = None,
-    checkpoint_path: Path | None = None,
+    input_path: Path | str | None = None,
+    checkpoint_path: Path | str | None = None,
 ) -> dict[str, str]:
     """Return a task's environment, all but the GPUs, which are not granted yet.
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, Protocol
 
 from submarine_runtime.call_frames import RETURNS
 from submarine_runtime.displays import FILE
-from submarine_runtime.eventpack import LOG
+from submarine_runtime.eventpack import LOG, files, pack
 from submarine_runtime.metrics import FILE as METRICS
 from submarine_runtime.moments import MOST, SHARE
 from submarine_runtime.progress_file import STARTUP
@@ -102,7 +102,8 @@ class FolderSource:
     container
         What the cluster calls the container.
     folder
-        Where its files are. Files of folders below it are not seen.
+        Where its files are. Of the folders below it only ``logdir`` is seen: what the task writes
+        there for TensorBoard is packed here, since nobody does that on the host.
     """
 
     live = True
@@ -111,9 +112,11 @@ class FolderSource:
     def __init__(self, container: str, folder: Path) -> None:
         self.container = container
         self._folder = folder
+        self._packed: dict[str, int] = {}
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file; empty where the folder is not there."""
+        self._pack_events()
         found = {}
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
@@ -152,6 +155,16 @@ class FolderSource:
 
     def close(self) -> None:
         """Close nothing: files are opened as they are read."""
+
+    def _pack_events(self) -> None:
+        """Put what is new of the task's events into the log that they come home in."""
+        logdir, there = self._folder / "logdir", {}
+        with suppress(OSError):  # gone with its folder, or no room: the next look goes on
+            for name in files(str(logdir)):
+                there[name] = (logdir / name).lstat().st_size
+            if there != self._packed:
+                pack(str(logdir), str(self._folder / LOG))
+                self._packed = there
 
 
 class LogMirror:

@@ -105,8 +105,8 @@ def beginning(  # noqa: PLR0913 - as the runtime's protocol has them
         job_id=job.paths.job_id,
         task=TaskPaths(folder),
         vcores=role.resources.vcores,
-        input_path=file_address(spec.input_path or "", ""),
-        checkpoint_path=file_address(spec.checkpoint_path or "", ""),
+        input_path=_given(spec.input_path),
+        checkpoint_path=_given(spec.checkpoint_path),
     )
     launch = {
         "gpus": role.resources.gpus or 0,
@@ -116,6 +116,12 @@ def beginning(  # noqa: PLR0913 - as the runtime's protocol has them
         **{name: str(runtime / f"{name}.py") for name in ("inside", "artifacts")},
     }
     return {**plan, "results": "."}, launch
+
+
+def _given(path: str | None) -> Path | str | None:
+    """Return what the code has of a path: an address elsewhere reaches it unchanged."""
+    here = file_address(path or "", "")
+    return path if here is None and path and "://" in path else here
 
 
 __all__ = ["NotedRequest", "beginning"]

@@ -30,6 +30,9 @@ _MARK = "SUBMARINE_SLURM_CLUSTER"
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun")
 _NULL_DEVICE = os.makedev(1, 3)
 _LONGEST_SOCKET = 107
+_SOCKET_OF_A_JOB = (
+    "spool.n99/n99_999999.4294967291"  # that of its batch step, without which it ends
+)
 
 # A controller that schedules at once: where one waits at a cell, Slurm's usual pause is long.
 _CONF = """\
@@ -85,10 +88,12 @@ class SlurmCluster(MarkedCluster[SlurmPlan]):
         super().__init__(home, name)
         self.conf = self.root / "slurm.conf"
         self._socket = self.root / "munge.socket"
-        if len(bytes(self._socket)) > _LONGEST_SOCKET:
+        for socket in (self._socket, self.root / _SOCKET_OF_A_JOB):
+            if len(bytes(socket)) <= _LONGEST_SOCKET:
+                continue
             raise CommandError(
                 f"the path of its socket is longer than {_LONGEST_SOCKET} bytes",
-                where=str(self._socket),
+                where=str(socket),
                 fix="let SUBMARINE_HOME name a folder of a shorter path",
             )
 

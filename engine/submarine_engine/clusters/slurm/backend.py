@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,8 +27,8 @@ from submarine_engine.clusters.slurm.images import image_of
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
+    disk_path,
     job_name,
-    longest_of,
     partition_of,
 )
 from submarine_engine.clusters.slurm.state import SlurmState
@@ -104,6 +104,11 @@ class SlurmBackend(Backend):
         except ConfigError:  # it is told where the cluster is used
             return False
 
+    @classmethod
+    def machine_path(cls, path: str, option: str) -> Path | None:
+        """Return the path of this machine that an option names: the nodes see it, too."""
+        return disk_path(path, option)
+
     @property
     def key(self) -> str:
         """What tells one Slurm from another."""
@@ -114,10 +119,10 @@ class SlurmBackend(Backend):
         image_of(spec, self.slurm)
         spec = completed(spec)
         try:
-            longest = _check_shape(spec, self._shape())
+            _check_shape(spec, shape := self._shape())
         except (UnsupportedError, ResourcesError):  # the cluster may be another one by now
-            longest = _check_shape(spec, self._shape(fresh=True))
-        self._try_out(spec, longest)
+            _check_shape(spec, shape := self._shape(fresh=True))
+        self._try_out(spec, shape.partitions)
         return spec
 
     def _shape(self, *, fresh: bool = False) -> _Shape:
@@ -128,10 +133,10 @@ class SlurmBackend(Backend):
             _shapes[self.slurm.conf] = time.monotonic(), shape
         return shape
 
-    def _try_out(self, spec: JobSpec, longest: float | None) -> None:
+    def _try_out(self, spec: JobSpec, partitions: Sequence[Partition]) -> None:
         """Have Slurm itself say what is wrong: an account, a limit, a constraint."""
         try:
-            words = arguments(spec.smallest, "submarine-check", longest)
+            words = arguments(spec.smallest, "submarine-check", partitions)
             self.slurm.try_out(words, _NOTHING)
         except SubmissionError as error:  # a node that is down now may be up when it runs
             if not any(word in str(error).lower() for word in _WOULD_WAIT):
@@ -219,8 +224,8 @@ class SlurmBackend(Backend):
                     self.slurm.cancel(job.leader)
 
 
-def _check_shape(spec: JobSpec, shape: _Shape) -> float | None:
-    """Refuse what fits no node of the job's partition; return how long that lets a job run."""
+def _check_shape(spec: JobSpec, shape: _Shape) -> None:
+    """Refuse what fits no node of the job's partition."""
     partition, known = partition_of(spec), [one.name for one in shape.partitions]
     if partition is not None and partition not in known:
         raise UnsupportedError(
@@ -236,4 +241,3 @@ def _check_shape(spec: JobSpec, shape: _Shape) -> float | None:
     )
     for role in spec.roles:
         refuse_larger(role, largest, "`sinfo -N -o '%N %G %m %c'`")
-    return longest_of(spec, shape.partitions)

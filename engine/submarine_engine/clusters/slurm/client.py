@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from submarine_engine.config import DEFAULT, load_config
 from submarine_engine.errors import ClusterError, ConfigError, SubmissionError
@@ -25,6 +25,7 @@ PATIENCE = 6.0
 _SBATCH_PATIENCE = 20.0  # its answer says whether there is a job: worth more of a wait
 _EXPRESSIONS = 4096  # ways to say which nodes a job has, of which it is remembered what they mean
 _SILENT_FOR = 3.0  # seconds for which a controller that did not answer is not asked again
+_OF_ACCOUNTS = "sacctmgr"  # asks a database: what that says tells nothing of the controller
 _SYSTEM_CONF = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "SLURM_CLUSTERS")
 
@@ -62,6 +63,8 @@ class SlurmJob:
     preempted
         Whether it was asked to end for another job. Where it does so within the partition's
         ``GraceTime``, its state does not say why.
+    qos
+        Its quality of service; empty where Slurm keeps no accounts.
     """
 
     id: int
@@ -76,6 +79,7 @@ class SlurmJob:
     nodes: str
     gres: tuple[str, ...]
     preempted: bool = False
+    qos: str = ""
 
     @property
     def final(self) -> bool:
@@ -108,6 +112,7 @@ class SlurmJob:
             nodes=str(told.get("nodes") or ""),
             gres=tuple(str(one) for one in told.get("gres_detail") or ()),
             preempted=_number(told.get("preempt_time")) > 0,
+            qos=str(told.get("qos") or ""),
         )
 
 
@@ -148,13 +153,24 @@ class Partition:
         Whether it is that of jobs that name none.
     longest
         Seconds that a job may take there; None for as long as it likes.
+    qos
+        The quality of service whose limits hold for its jobs besides their own; empty for none.
     """
 
     name: str
     is_default: bool
     longest: float | None
+    qos: str = ""
 
 
+class GpuLimits(NamedTuple):
+    """How many GPUs a quality of service lets a user hold, and all users; None for any number."""
+
+    of_user: int | None = None
+    of_all: int | None = None
+
+
+_TRES = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
 _GRES = re.compile(r"gpu(?::(?P<type>[^:(,]+(?=:)))?:(?P<count>\d+)")
 _INDICES = re.compile(r"gpu[^(]*\(IDX:([\d,-]+)\)")
 
@@ -342,6 +358,25 @@ class Slurm:
         lines = told.splitlines()
         return [_read_partition(line) for line in lines if line.startswith("PartitionName=")]
 
+    def gpu_limits(self) -> dict[str, GpuLimits]:
+        """Return how many GPUs each quality of service allows, by its name.
+
+        Asks the database of accounts, not the controller; empty where it does not say.
+        """
+        words = [_OF_ACCOUNTS, "--noheader", "--parsable2", "show", "qos"]
+        try:
+            told = self._run([*words, "format=Name,MaxTRESPU,GrpTRES"])
+        except ClusterError:
+            return {}
+        lines = [line.split("|") for line in told.splitlines()]
+        return {
+            name: GpuLimits(
+                *(int(found[1]) if (found := _TRES.search(one)) else None for one in of)
+            )
+            for name, *of in lines
+            if len(of) == len(GpuLimits._fields)
+        }
+
     def hosts(self, expression: str) -> list[str]:
         """Return the nodes that ``n[1-3,5]`` says; asks no controller.
 
@@ -380,7 +415,8 @@ class Slurm:
         may_fail: bool = False,
     ) -> str:
         program = words[0]
-        self._refuse_silent()
+        if program != _OF_ACCOUNTS:
+            self._refuse_silent()
         try:
             done = subprocess.run(  # noqa: S603 - Slurm's own programs, no shell
                 words,
@@ -426,8 +462,9 @@ class Slurm:
             where=program,
             fix="nothing to be done here: jobs that run go on, and this asks again by itself",
         )
-        with self._lock:
-            self._silent = time.monotonic(), error
+        if program != _OF_ACCOUNTS:
+            with self._lock:
+                self._silent = time.monotonic(), error
         return error
 
 
@@ -472,6 +509,7 @@ def _read_partition(line: str) -> Partition:
         name=fields["PartitionName"],
         is_default=fields.get("Default") == "YES",
         longest=read_time(fields.get("MaxTime", "")),
+        qos=fields.get("QoS", "").replace("N/A", ""),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from submarine_engine.command.values import did_you_mean
 from submarine_engine.declared import Declared
 from submarine_engine.job import JOB_GROUP, OptionInfo
-from submarine_engine.settings import Key, read_name, read_path
+from submarine_engine.settings import Key, read_name, read_path, read_tables
 
 SLURM_CONF = Key(
     name="slurm_conf",
@@ -15,7 +16,7 @@ SLURM_CONF = Key(
 )
 
 NAMED = ("account", "qos", "constraint", "reservation", "gpu_type")
-"""Options of a name whose default is the setting ``slurm_…``."""
+"""Options of a name whose default is that of the partition, else the setting ``slurm_…``."""
 
 _HELP = {
     "account": "The account that Slurm charges",
@@ -36,6 +37,24 @@ def _read_runner(value: object) -> str:
     if name not in (PYXIS, *APPTAINERS):
         raise ValueError(f"it must be {PYXIS}, {' or '.join(APPTAINERS)}")
     return name
+
+
+def _read_partitions(value: object) -> dict[str, dict[str, str]]:
+    """Return what holds for jobs of a partition unless they say otherwise, by the partition."""
+    tables = read_tables(value)
+    for partition, table in tables.items():
+        for name, one in table.items():
+            where = f"of the partition {partition!r}"
+            if name not in NAMED:
+                hint = did_you_mean(name, NAMED)
+                raise ValueError(
+                    f"there is no {name!r} {where}; {hint}these are {', '.join(NAMED)}"
+                )
+            try:
+                read_name(one)
+            except ValueError as error:
+                raise ValueError(f"{name} {where} is {one!r}, and {error}") from None
+    return {name: {key: str(one) for key, one in table.items()} for name, table in tables.items()}
 
 
 DECLARED = Declared(
@@ -81,6 +100,13 @@ DECLARED = Declared(
                 example='"a100"' if name == "gpu_type" else f'"{name}"',
             )
             for name in NAMED
+        ),
+        Key(
+            name="slurm_partitions",
+            help="What holds for jobs of a partition, by its name, before the setting for all.",
+            default=dict,
+            read=_read_partitions,
+            example='{gpu = {account = "lab", gpu_type = "a100"}}',
         ),
         Key(
             name="slurm_python",

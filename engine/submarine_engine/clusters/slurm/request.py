@@ -7,8 +7,9 @@ import platform
 import shlex
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from submarine_runtime.notices import NOTICE
 
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
-from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.exchange import exchange_files
 from submarine_engine.clusters.log_mirror import FolderSource
 from submarine_engine.clusters.noted_request import NotedRequest, beginning
@@ -27,9 +27,10 @@ from submarine_engine.clusters.slurm.images import Image
 from submarine_engine.clusters.slurm.sbatch import (
     NOTE,
     arguments,
+    asks_for_partitions,
+    disk_path,
     gpu_type,
     job_name,
-    longest_of,
     parts,
     resources,
     warned_before,
@@ -40,6 +41,7 @@ from submarine_engine.history import make_private, write_json
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import AllocatedByTask
     from submarine_engine.clusters.exchange import Messages
+    from submarine_engine.clusters.slurm.client import Partition
     from submarine_engine.clusters.slurm.state import SlurmState
     from submarine_engine.clusters.tasks import TaskRun
 
@@ -67,6 +69,8 @@ REASONS = {
     "QOSMaxGRESPerUser": "you hold as many GPUs as your QOS allows",
     "QOSMaxJobsPerUserLimit": "you have as many jobs running as your QOS allows",
     "QOSGrpGRES": "the GPUs of your QOS are all in use",
+    "MaxGRESPerAccount": "your account holds as many GPUs as its QOS allows",
+    "AssocGrpGRESMinutes": "your account's time on GPUs is used up",
     "AssocMaxJobsLimit": "you have as many jobs running as your account allows",
     "BadConstraints": "no node has what it asks for",
 }
@@ -152,11 +156,10 @@ class SlurmRequest(NotedRequest):
             if number is None:
                 self._note_down(workers=self._workers(), asked=time.time())
                 self._write_tasks()
-                longest = None  # asked for where it matters alone
-                if self._spec.time_limit is not None:
-                    longest = longest_of(self._spec, self._slurm.partitions())
-                words = arguments(self._spec, self._name, longest)
-                number = self._slurm.submit(words, self._script(), lock)
+                asks = asks_for_partitions(self._spec)
+                partitions = self._slurm.partitions() if asks else []
+                words = arguments(self._spec, self._name, partitions)
+                number = self._slurm.submit(words, self._script(partitions), lock)
             self._asked_at = time.monotonic()
             self._note_down(number=number)
         except OSError as error:
@@ -226,15 +229,24 @@ class SlurmRequest(NotedRequest):
     @property
     def _seen(self) -> list[Path]:
         """The folders of this machine that tasks need, wherever they run."""
-        spec = self._job.spec
-        paths = (
-            file_address(spec.input_path or "", ""),
-            file_address(spec.checkpoint_path or "", ""),
-        )
-        runtime = Path(submarine_runtime.__file__).parent
-        return [self._place, Path(self._job.record["workdir"]), runtime, *filter(None, paths)]
+        runtime, spec = Path(submarine_runtime.__file__).parent, self._spec
+        paths = self._on_disk(spec.input_path), self._on_disk(spec.checkpoint_path)
+        return [self._place, self._workdir, runtime, *filter(None, paths)]
 
-    def _begun(self) -> str:
+    @property
+    def _workdir(self) -> Path:
+        return Path(self._job.record["workdir"])
+
+    def _on_disk(self, path: str | None) -> Path | None:
+        """Return the absolute path of the shared disk that an option names."""
+        here = disk_path(path or "", "")
+        return None if here is None else self._workdir / here
+
+    def _address(self, path: str | None) -> str | None:
+        here = self._on_disk(path)
+        return path if here is None else here.as_uri()
+
+    def _begun(self, partitions: Sequence[Partition]) -> str:
         """Return the lines of the batch script that begin all tasks at the same time."""
         runtime = str(Path(submarine_runtime.__file__).with_name("launcher.py"))
         begins = [self._job.launch["python"], "-I", "-S", runtime, str(self._place)]
@@ -250,7 +262,7 @@ class SlurmRequest(NotedRequest):
         together = []
         for number, part in enumerate(asked):
             group = [f"--het-group={number}"] if len(asked) > 1 else []
-            kind = gpu_type(self._spec)
+            kind = gpu_type(self._spec, partitions)
             words = [*group, *resources(part, kind), *contained, *begins, *part.tasks]
             together.append(shlex.join(words))
             if part.beside:  # on the same cores and memory, which were asked for with them in mind
@@ -263,7 +275,7 @@ class SlurmRequest(NotedRequest):
         # Where one step breaks, the others end too: none of their tasks could do without it.
         return "\n".join(f"{{ {step} || {{ touch broken; kill 0; }}; }} &" for step in steps)
 
-    def _script(self) -> str:
+    def _script(self, partitions: Sequence[Partition]) -> str:
         """Return the batch script: all tasks at once, and for Slurm's records how they ended."""
         seconds = float(warned_before(self._spec))
         notice = shlex.quote(json.dumps({"reason": _AT_ITS_LIMIT, "seconds": seconds}))
@@ -280,7 +292,7 @@ end_in_time() {{
     done
 }}
 trap end_in_time USR1
-{self._begun()}
+{self._begun(partitions)}
 until wait; do :; done
 [ ! -e broken ] || exit 1
 for code in */exit; do
@@ -305,12 +317,17 @@ done
         for one in (staged, staged / "logdir", staged / "artifacts"):
             make_private(one)
         (staged / ASKED).touch(mode=0o600)
+        spec = replace(
+            self._spec,
+            input_path=self._address(self._spec.input_path),
+            checkpoint_path=self._address(self._spec.checkpoint_path),
+        )
         plan, launch = beginning(
             self._job,
-            self._spec,
+            spec,
             self._place / staged.name,
             bundle=str(self._place / "bundle"),
-            workdir=str(self._job.record["workdir"]),
+            workdir=str(self._workdir),
             runtime=Path(submarine_runtime.__file__).parent,
             outer=self._job.launch["outer"],
             wanted={},
@@ -362,9 +379,9 @@ done
         state = next((job.state for job in found if job.state != "COMPLETED"), "COMPLETED")
         where, again = f"job {self._number} of Slurm", f"submarine job retry {self._id}"
         if state == "CANCELLED" and not any(job.preempted for job in found):
-            when = (
-                "before its tasks began" if any(job.nodes for job in found) else "while it waited"
-            )
+            when = "while it waited"
+            if any(job.nodes for job in found):  # Slurm tells the two alike
+                when = "before its tasks began, or its node could not start it"
             raise SubmissionError(
                 f"{_STOPPED} {when}", where=where, fix=f"`{again}` submits it once more"
             )
@@ -545,13 +562,18 @@ done
         """Return how many jobs are before it, and Slurm's reason in words."""
         if self._is_new:
             return 0, REASONS["None"]
-        free, total = self._state.free(), sum(node.gpus for node in self._state.nodes())
-        used = f"{total - sum(free.values())}/{total} GPUs in use"
+        free, nodes = self._state.free(), self._state.nodes()
+        total = sum(node.gpus for node in nodes)
+        away = sum(node.gpus for node in nodes if not node.usable)
+        used = f"{total - away - sum(free.values())}/{total} GPUs in use"
+        used += f", {away} of nodes that take no jobs now" if away else ""
         found = self._found() if self._number else []
         if not found:
             return self._queue.before(self._id), used
         mine = found[0]
         words = REASONS.get(mine.reason, f"Slurm says {mine.reason}") if mine.reason else ""
+        if (limit := self._state.gpu_limit(mine)) is not None:
+            words += f": {limit}"
         ahead = self._state.all.answer().before(mine)
         return ahead, f"{used}; {words}" if words else used
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.slurm.options import NAMED
 from submarine_engine.config import load_config
 
@@ -37,8 +39,27 @@ def job_name(job_id: str, attempt: int | str) -> str:
     return f"submarine-{job_id}.{attempt}"
 
 
+def disk_path(path: str, option: str) -> Path | None:
+    """Return the path that an option names on the shared disk; None for an address elsewhere.
+
+    Parameters
+    ----------
+    path
+        As the user wrote it; a relative one begins at the folder that the job runs in.
+    option
+        Which, for errors.
+
+    Raises
+    ------
+    UnsupportedError
+        It is a file of another machine.
+    """
+    here = file_address(path, option)
+    return Path(path).expanduser() if here is None and path and "://" not in path else here
+
+
 def partition_of(spec: JobSpec) -> str | None:
-    """Return the partition of a job; None for Slurm's default one.
+    """Return the partition that a job asks for; None for Slurm's default one.
 
     Parameters
     ----------
@@ -47,6 +68,26 @@ def partition_of(spec: JobSpec) -> str | None:
     """
     asked = spec.queue or load_config().value("slurm_partition")
     return str(asked) if asked else None
+
+
+def asks_for_partitions(spec: JobSpec) -> bool:
+    """Whether it matters to a job's `arguments` what partitions there are: who asks, waits.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    """
+    by_default = partition_of(spec) is None and load_config().value("slurm_partitions")
+    return spec.time_limit is not None or bool(by_default)
+
+
+def _found(spec: JobSpec, partitions: Iterable[Partition]) -> Partition | None:
+    """Return the partition of a job; None for one that is not among them."""
+    name = partition_of(spec)
+    return next(
+        (one for one in partitions if one.name == name or (name is None and one.is_default)), None
+    )
 
 
 def longest_of(spec: JobSpec, partitions: Iterable[Partition]) -> float | None:
@@ -59,11 +100,19 @@ def longest_of(spec: JobSpec, partitions: Iterable[Partition]) -> float | None:
     partitions
         As `Slurm.partitions` tells them.
     """
-    name = partition_of(spec)
-    for one in partitions:
-        if one.name == name or (name is None and one.is_default):
-            return one.longest
-    return None
+    found = _found(spec, partitions)
+    return None if found is None else found.longest
+
+
+def _named(spec: JobSpec, option: str, partitions: Iterable[Partition]) -> str | None:
+    """Return an option's value: the job's own, else its partition's, else the one for all."""
+    config = load_config()
+    partition = partition_of(spec)
+    if partition is None and (found := _found(spec, partitions)) is not None:
+        partition = found.name
+    of_partition = config.value("slurm_partitions").get(partition, {})
+    value = spec.options.get(option) or of_partition.get(option) or config.value(f"slurm_{option}")
+    return str(value) if value else None
 
 
 def warned_before(spec: JobSpec) -> int:
@@ -157,19 +206,20 @@ def resources(part: Part, kind: str | None) -> list[str]:
     return words
 
 
-def gpu_type(spec: JobSpec) -> str | None:
+def gpu_type(spec: JobSpec, partitions: Iterable[Partition]) -> str | None:
     """Return the type of GPU that a job asks for; None for any.
 
     Parameters
     ----------
     spec
         The job.
+    partitions
+        As `arguments` has them.
     """
-    kind = spec.options.get("gpu_type") or load_config().value("slurm_gpu_type")
-    return str(kind) if kind else None
+    return _named(spec, "gpu_type", partitions)
 
 
-def arguments(spec: JobSpec, name: str, longest: float | None = None) -> list[str]:
+def arguments(spec: JobSpec, name: str, partitions: Sequence[Partition] = ()) -> list[str]:
     """Return what ``sbatch`` is called with for an attempt of a job.
 
     Parameters
@@ -178,25 +228,26 @@ def arguments(spec: JobSpec, name: str, longest: float | None = None) -> list[st
         With as many workers as are asked for.
     name
         What it is called in Slurm, see `job_name`.
-    longest
-        As `longest_of` has it.
+    partitions
+        As `Slurm.partitions` tells them; none where `asks_for_partitions` says so.
     """
-    config, words = load_config(), []
+    words = []
     common = [f"--job-name={name}", f"--comment=submarine {spec.name}"]
     common += ["--no-requeue", "--output=/dev/null", "--error=/dev/null", "--chdir=/"]
     if (partition := partition_of(spec)) is not None:
         common.append(f"--partition={partition}")
     for option in NAMED:
-        value = spec.options.get(option) or config.value(f"slurm_{option}")
+        value = _named(spec, option, partitions)
         if value and option != "gpu_type":
             common.append(f"--{option}={value}")
     if nice := spec.options.get("nice"):
         common.append(f"--nice={nice}")
     if spec.options.get("exclusive"):
         common.append("--exclusive")
-    common += _times(spec, longest)
+    common += _times(spec, longest_of(spec, partitions))
     if before := warned_before(spec):  # the batch script hears it, of the first component alone
         words.append(f"--signal=B:USR1@{before}")
+    kind = gpu_type(spec, partitions)
     for number, part in enumerate(parts(spec)):
-        words += [":"] * bool(number) + common + resources(part, gpu_type(spec))
+        words += [":"] * bool(number) + common + resources(part, kind)
     return words

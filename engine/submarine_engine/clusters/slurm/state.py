@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from submarine_engine.clusters.polled import WORK, Polled
-from submarine_engine.clusters.slurm.client import Node, Slurm, SlurmJob, read_indices
+from submarine_engine.clusters.slurm.client import (
+    GpuLimits,
+    Node,
+    Slurm,
+    SlurmJob,
+    read_indices,
+)
+from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import SubmitQueue
 
 _FEW = 50  # jobs: an answer about no more costs the controller little, however slow we read it
+_LIMITS_HOLD = 600.0  # seconds: administrators change them, seldom
+_LIMITED = {"QOSMaxGRESPerUser": "of_user", "QOSGrpGRES": "of_all"}
 _BUSY_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 
@@ -76,6 +85,7 @@ class SlurmState:
         self.all = Polled(lambda: Told(slurm.jobs(mine=False)), soon=_soon)
         """Those of all users."""
         self._nodes = Polled(slurm.nodes, holds=_BUSY_FOR, work=0)
+        self._limits = Polled(self._ask_for_limits, holds=_LIMITS_HOLD, work=0)
         self._tasks = tasks
         self._reckoning = threading.Lock()
         self._free: tuple[Told, list[Node], dict[str, int]] | None = None  # of which answers
@@ -108,6 +118,32 @@ class SlurmState:
                 }
                 known = self._free = told, nodes, free
         return dict(known[2])
+
+    def gpu_limit(self, job: SlurmJob) -> int | None:
+        """Return the number of GPUs for which a job waits; None where it is another reason.
+
+        Slurm's reason does not tell it: it is asked for once for all jobs.
+
+        Parameters
+        ----------
+        job
+            As Slurm tells of it.
+        """
+        if job.reason not in _LIMITED:
+            return None
+        of_qos, of_partition = self._limits.answer()
+        names = {job.qos, of_partition.get(job.partition, "")}
+        limits = {getattr(of_qos.get(name, GpuLimits()), _LIMITED[job.reason]) for name in names}
+        limits.discard(None)
+        # Which of two would hold, the site's flags say.
+        return limits.pop() if len(limits) == 1 else None
+
+    def _ask_for_limits(self) -> tuple[dict[str, GpuLimits], dict[str, str]]:
+        limits = self.slurm.gpu_limits()
+        try:
+            return limits, {one.name: one.qos for one in self.slurm.partitions()}
+        except ClusterError:
+            return {}, {}
 
     def holders(self, jobs: Sequence[SlurmJob]) -> dict[tuple[str, int], SlurmJob]:
         """Return the jobs that hold GPUs, by node and index.

@@ -21,6 +21,32 @@ def left(job):
     return [(one.name, one.size) for one in job.artifacts()]
 
 
+EVENTS = """
+import os, pathlib, time
+folder = pathlib.Path(os.environ["SUBMARINE_LOGDIR"]) / "train"
+folder.mkdir()
+with (folder / "events.out.tfevents.1.host").open("wb", 0) as file:
+    file.write(b"\\0first" * 1000)
+    while not os.path.exists({gate!r}):
+        time.sleep(0.05)
+    file.write(b"last" * 500_000)
+"""
+FIRST = b"\0first" * 1000
+
+
+def test_events_for_tensorboard_come_while_the_job_runs_and_whole_at_its_end(cluster):
+    for number, options in enumerate(cluster.variants):
+        gate = cluster.folder / f"gate-{number}"
+        job = cluster.submit(EVENTS.format(gate=str(gate)), **options)
+        (task,) = cluster.seam.status(job.id).tasks
+        home = cluster.paths(job).task(task.task).logdir / "train/events.out.tfevents.1.host"
+        until(lambda home=home: home.exists() and home.read_bytes() == FIRST)
+        assert not job.done()
+        gate.touch()
+        assert job.wait(180).state is JobState.SUCCEEDED
+        assert home.read_bytes() == FIRST + b"last" * 500_000
+
+
 def test_what_a_job_leaves_comes_home_after_a_failure_too(cluster):
     hostile = "os.symlink('/etc', out / 'link'); open(os.fsencode(out) + b'/\\n\\xff', 'w')"
     for options in cluster.variants:

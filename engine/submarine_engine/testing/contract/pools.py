@@ -1,10 +1,12 @@
-"""Calls of one function: by workers that stay, wherever the cluster runs them."""
+"""Calls of one function, and trials: by workers that stay, wherever the cluster runs them."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+
+import pytest
 
 from submarine_engine.testing.place import PATIENCE
 
@@ -36,9 +38,39 @@ if __name__ == "__main__":
 """
 
 
-def test_a_map_gives_values_errors_and_prints_in_the_inputs_order(cluster):
-    program = cluster.folder / "maps.py"
-    program.write_text(PROGRAM)
+SEARCH = """
+import json, os, sys
+from submarine_engine import sweep
+from submarine_runtime import report
+
+def train(rate, units):
+    print("trial", rate, units, len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")))
+    if rate == 4 and units == 32:
+        raise LookupError("no such model")
+    for epoch in range(3):
+        report(epoch, loss=rate + units + 1 / (epoch + 1))
+    return {"loss": rate + units}
+
+if __name__ == "__main__":
+    space = {"rate": [1, 4], "units": [16, 32]}
+    found = sweep(
+        train, space, sampler="grid", pruner="none", minimize="loss", max_gpus=2, gpus=1,
+        cluster=sys.argv[1],
+    )
+    told = sorted(
+        [trial.params["rate"], trial.params["units"], trial.state, trial.value, trial.error]
+        for trial in found.trials
+    )
+    logs = sorted(found.log(trial.number).splitlines()[0] for trial in found.trials)
+    reports = [list(trial.reports.values()) for trial in found.trials if trial.value == 17]
+    print(json.dumps([found.best.params, found.best.value, told, logs, reports]))
+"""
+
+
+def run(cluster, source):
+    """Run a program on a cluster; return what its last line says."""
+    program = cluster.folder / "program.py"
+    program.write_text(source)
     ran = subprocess.run(
         [sys.executable, str(program), cluster.name],
         capture_output=True,
@@ -47,7 +79,26 @@ def test_a_map_gives_values_errors_and_prints_in_the_inputs_order(cluster):
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    expect(json.loads(ran.stdout.splitlines()[-1]))
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def test_a_map_gives_values_errors_and_prints_in_the_inputs_order(cluster):
+    expect(run(cluster, PROGRAM))
+
+
+def test_a_sweep_of_four_trials_finds_the_best_one(cluster):
+    pytest.importorskip("optuna")
+    best, value, trials, logs, reports = run(cluster, SEARCH)
+    assert (best, value) == ({"rate": 1, "units": 16}, 17)
+    assert [trial[:4] for trial in trials] == [
+        [1, 16, "complete", 17],
+        [1, 32, "complete", 33],
+        [4, 16, "complete", 20],
+        [4, 32, "failed", None],
+    ]
+    assert ["no such model" in trial[4] for trial in trials] == [False, False, False, True]
+    assert logs == [f"trial {rate} {units} 1" for rate in (1, 4) for units in (16, 32)]
+    assert reports == [[18, 17.5, 17 + 1 / 3]]  # as the trial went on
 
 
 def expect(told):
