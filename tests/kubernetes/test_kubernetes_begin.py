@@ -202,7 +202,7 @@ def gang(server, tmp_path, monkeypatch):
         queue.join(JOB_ID)
         state = KubernetesState(Kubernetes(), tmp_path / "kubernetes", queue)
         launch = {"python": "python3", "image": "team/model:1", "user": 1, "keep": 60.0,
-                  "begins_within": 60.0, "grace": 0.0}  # fmt: skip
+                  "lease": 60.0, "begins_within": 60.0, "grace": 0.0}  # fmt: skip
         found.append(KubernetesRequest(state, KeptJob(paths, spec, launch, {}, 1)))
         return nodes, found[-1]
 

@@ -27,7 +27,7 @@ from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec, Role
 from submarine_engine.testing.jobs import until
 from submarine_runtime import pod as runtime
-from submarine_runtime.pod import BEGUN, ROOT, keep, runs
+from submarine_runtime.pod import BEGUN, ROOT, _Lease, keep, runs
 from websocket import ABNF, WebSocket, WebSocketException
 
 from tests.kubernetes.conftest import TASK, WireOfThisMachine
@@ -188,6 +188,42 @@ def test_a_pod_keeps_what_nobody_has_taken_for_its_time_and_no_longer(pods, brou
             keeper.start()
             assert runs(str(folder))
             assert not waits
+            fcntl.flock(file, fcntl.LOCK_UN)
+            keeper.join(60)
+    assert waits == [1]
+
+
+def test_a_task_that_runs_is_ended_when_nobody_has_looked_after_it_for_its_lease(pods, brought):
+    folder = pods.root / "job" / TASK
+    asked, log, heard = folder / "asked-to-end", folder / "stderr", pods.root / "heard"
+    with (folder / BEGUN).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        times = [0.0, 600.0, 600.0]
+        owner = _Lease(str(pods.root), TASK, *times[1:])
+        owner.look()
+        os.utime(heard, (0, 0))  # a clock is set to another year
+        owner.look()
+        assert asked.read_text() == "", "a clock alone ends no task"
+        owner._since -= 601
+        owner.look()
+        owner.look()
+        assert asked.read_text() == "TERM\n"
+        assert "its lease is over" in log.read_text()
+        heard.touch()  # it has been heard again, and goes
+        owner.look()
+        assert asked.read_text() == "TERM\n"
+        owner._since -= 1201
+        owner.look()
+        assert asked.read_text() == "TERM\nKILL\n"
+        assert log.read_text().count("its lease is over") == 1
+        waits = []
+        words = [str(pods.root), TASK, 0.0, 0.0, 0.0]
+        keeper = threading.Thread(target=lambda: waits.append(keep(*words)))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("signal.signal", lambda *_: None)  # of main threads alone
+            keeper.start()
+            until(lambda: asked.read_text() == "TERM\nKILL\n" * 2)
+            assert not waits, "it stays as long as the task does"
             fcntl.flock(file, fcntl.LOCK_UN)
             keeper.join(60)
     assert waits == [1]

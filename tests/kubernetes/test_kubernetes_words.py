@@ -35,8 +35,8 @@ from tests.certificates import certificate
 from tests.kubernetes.conftest import StandInServer, kubeconfig
 
 LAUNCH = {
-    "python": "python3", "image": "ours:1", "user": 1000, "keep": 60.0, "begins_within": 60.0,
-    "grace": 10.0,
+    "python": "python3", "image": "ours:1", "user": 1000, "keep": 60.0, "lease": 60.0,
+    "begins_within": 60.0, "grace": 10.0,
 }  # fmt: skip
 
 
@@ -234,6 +234,9 @@ def test_how_a_pod_ended_is_told_in_words():
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     preempted = pod_of(phase="Running", conditions=[condition])
     assert (preempted.is_lost, preempted.end_words) == (True, "PreemptionByScheduler")
+    left = {"terminated": {"exitCode": 1, "message": "nobody has looked after this job"}}
+    alone = pod_of(phase="Failed", containerStatuses=[{"name": "files", "state": left}])
+    assert alone.end_words == "its files are gone: nobody has looked after this job"
     by_hand = pod_of(phase="Running", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert (by_hand.is_lost, by_hand.ending, by_hand.final) == (False, True, False)
 

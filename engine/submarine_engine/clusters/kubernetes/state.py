@@ -153,6 +153,9 @@ class Pod(NamedTuple):
         if state == "terminated" and more.get("exitCode") and more.get("message"):
             # The code's own output is in files: this is what kept our program from its end.
             return _words(more.get("reason"), more["message"])
+        state, more = self.container(FILES_CONTAINER)
+        if state == "terminated" and more.get("exitCode") and more.get("message"):
+            return _words("its files are gone", more["message"])  # it says why it did not wait
         return ""
 
     @property
