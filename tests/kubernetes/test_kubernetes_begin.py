@@ -270,6 +270,35 @@ def test_a_gang_that_is_larger_than_its_cluster_has_the_time_to_add_nodes(gang):
     until(lambda: request._patience() == 900.0)
 
 
+WEBHOOK = (
+    'Internal error occurred: failed calling webhook "mpod.kb.io": failed to call webhook: Post'
+    ' "https://kueue-webhook-service.kueue-system.svc:443/mutate--v1-pod": connection refused'
+)
+
+
+def test_a_job_whose_pods_a_webhook_has_to_see_waits_for_it_in_words(gang, server):
+    nodes, request = gang(2, seen=True)
+    api = request._state.api
+
+    def away(command, path, body):
+        if command == "POST":
+            return 500, {"message": WEBHOOK}
+        return nodes.answer(command, path, body)
+
+    server.answers = away
+    until(lambda: request.ask() is None and "webhook" in request.waiting()[1])
+    assert "does not answer" in request.waiting()[1]
+    assert api.pods("a=b") == [], "all else is answered, and asked at once"
+    with pytest.raises(ClusterError, match=r"webhook .* does not answer") as told:
+        api.create({"metadata": {"name": "a"}, "spec": {"containers": []}}, dry_run=True)
+    assert "the API server" not in told.value.what
+    assert told.value.fix
+    server.answers = nodes.answer
+    request._tried_at = 0.0
+    until(lambda: asked_for(request, nodes))
+    assert "webhook" not in request.waiting()[1]
+
+
 # Pods that come late.
 
 

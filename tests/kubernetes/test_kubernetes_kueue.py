@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from submarine_engine.errors import ResourcesError, SubmissionError, UnsupportedError
+from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
 from submarine_engine.installer.kubernetes.files import NAMESPACE
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
@@ -249,12 +249,15 @@ def test_jobs_outlive_kueues_controller(place, kueue):
     try:
         gate.touch()
         assert first.wait(PATIENCE).state is JobState.SUCCEEDED
-        third, _, gate_of_third = begin(place, "third", gpus=1)
-        until(lambda: says(third, "webhook"), PATIENCE)
+        # Nothing can be asked for in its queues: that is told before there is a job.
+        with pytest.raises(ClusterError, match="webhook") as refused:
+            begin(place, "third", gpus=1)
+        assert "later" in refused.value.fix
         assert second.status().state is JobState.QUEUED
     finally:
         kueue.begin()
     until(flag_of_second.exists, PATIENCE)
+    third, _, gate_of_third = begin(place, "third", gpus=1)
     gate_of_second.touch()
     gate_of_third.touch()
     for job in (second, third):

@@ -61,6 +61,7 @@ LONGEST_REASON = 300
 """Characters of a reason that the cluster gives for what waits or ended."""
 
 _LONGEST = 500
+_WEBHOOK_AWAY = "failed calling webhook"
 _NO_SUCH_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 
 Answer = Mapping[str, Any]
@@ -410,7 +411,15 @@ class Kubernetes:
         except ValueError:
             told = {"message": data[:_LONGEST].decode("utf-8", "replace")}
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise self._note_silent(shortened(str(told.get("message")), _LONGEST))
+            said = shortened(str(told.get("message")), _LONGEST)
+            if _WEBHOOK_AWAY in said:  # of this kind of object: all else is answered
+                raise ClusterError(
+                    f"a webhook of the cluster has to see its pods, and does not answer: {said}",
+                    where=f"namespace {self.namespace}",
+                    fix="submit it again later; whoever runs the cluster sees which webhook that is"
+                    " (Kueue has one)",
+                )
+            raise self._note_silent(said)
         if status >= HTTPStatus.BAD_REQUEST:
             raise refusal(status, str(told.get("message") or ""), self.namespace)
         answer: Answer = told

@@ -117,7 +117,7 @@ class KubernetesRequest(NotedRequest):
         self._partly_since: float | None = None
         self._stuck_since: float | None = None
         self._stopped = False
-        self._wrong = ""
+        self._wrong = self._unasked = ""
         if self._names and not self._note.get("created"):
             state.miss_answer()  # a keeper was killed as it asked
 
@@ -141,9 +141,11 @@ class KubernetesRequest(NotedRequest):
                 self._create()
             except SubmissionError:
                 raise
-            except ClusterError:  # it does not answer: `waiting` says so
+            except ClusterError as error:  # it does not answer: `waiting` says so
+                self._unasked = error.what
                 self._state.miss_answer()
                 return None
+            self._unasked = ""
         return self._look()
 
     def _is_time(self) -> bool:
@@ -657,6 +659,8 @@ class KubernetesRequest(NotedRequest):
             words = self._sender.words or words
         if not pods and len(self._job.spec.tasks) > 1 and queue.is_turn(self._id):
             words = f"it waits until all {len(self._job.spec.tasks)} of its tasks find room at once"
+        if not self._note.get("created"):
+            words = self._unasked or words
         return queue.before(self._id), "; ".join(filter(None, (used, words)))
 
     def _before_in_queue(self) -> tuple[int, str]:
