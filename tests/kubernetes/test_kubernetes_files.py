@@ -24,7 +24,7 @@ from submarine_engine.clusters.kubernetes.request import KubernetesRequest
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import JobPaths
-from submarine_engine.job import JobSpec, Role
+from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.testing.jobs import until
 from submarine_runtime import pod as runtime
 from submarine_runtime.pod import BEGUN, ROOT, _Lease, keep, runs
@@ -419,6 +419,7 @@ def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_en
     state = SimpleNamespace(api=None, submit_queue=SubmitQueue(), pods=lambda **_: {})
     request = KubernetesRequest(state, job)
     for _ in range(2):  # once more by the next keeper
+        assert request.words("worker-0", patient=False) == "OOMKilled: its node had no memory left"
         request.give_back()
         assert not left.parent.exists()
         request = KubernetesRequest(state, job)
@@ -428,6 +429,9 @@ def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_en
         with pytest.raises(LogsGoneError):
             source.read("stdout", 0, 1)
         assert request._is_home("pod-1")
+    asked = JobSpec(roles=(Role(resources=Resources(memory=64)),))
+    told = KubernetesRequest(state, job._replace(spec=asked)).words("worker-0", patient=False)
+    assert told == "OOMKilled: the task took more memory than it asked for"
     nothing = KubernetesRequest(state, job._replace(attempt=2))  # which asked for nothing yet
     nothing.give_back()
     assert not nothing.begun

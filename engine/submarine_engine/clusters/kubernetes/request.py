@@ -13,6 +13,7 @@ from submarine_runtime.pod import BEGUN
 
 from submarine_engine.amounts import exactly, shortened
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
+from submarine_engine.clusters.container import OOM
 from submarine_engine.clusters.kubernetes.archive import task_archive
 from submarine_engine.clusters.kubernetes.client import LONGEST_REASON, RefusedError, TakenError
 from submarine_engine.clusters.kubernetes.environment import (
@@ -40,6 +41,7 @@ from submarine_engine.clusters.kubernetes.state import (
     CONTAINER_WORDS,
     HOPELESS,
     IMAGE_WORDS,
+    OOM_WORDS,
     Pod,
     fits,
     needs,
@@ -550,11 +552,24 @@ class KubernetesRequest(NotedRequest):
         with suppress(ClusterError):
             self._pods(hurry=True)
         pod = self._last.get(task)
-        if pod is None:
-            return ""
-        if self._stopped and not pod.final:
+        if pod is not None and self._stopped and not pod.final:
             return "its pod was deleted"
-        return pod.end_words
+        return (pod.end_words if pod is not None else "") or self._memory_words(task)
+
+    def _memory_words(self, task: str) -> str:
+        """Return the cluster's word for a task that was killed for its memory, else nothing.
+
+        The kernel may have ended the task alone: its container lives, and is let go before the
+        cluster says anything of it.
+        """
+        name = self._names.get(task, "")
+        told = self._ends.get(name, "")
+        with suppress(OSError):
+            told = (self._job.paths.root / _PODS / name / EXIT).read_text(errors="replace")
+        if OOM.decode() not in told.split():
+            return ""
+        role = next(role for role in self._spec.roles if task in role.tasks)
+        return OOM_WORDS if role.resources.memory else "OOMKilled: its node had no memory left"
 
     def signal(self, container: str, *, kill: bool) -> None:
         """Ask a task to end, or kill it, by a word in its folder; else by the pod's own end."""
