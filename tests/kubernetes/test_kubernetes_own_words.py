@@ -12,7 +12,12 @@ from submarine_engine.cli import main
 from submarine_engine.clusters.kubernetes.manifest import image_of
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer.__main__ import main as installer
-from submarine_engine.installer.kubernetes import KubernetesCluster, KubernetesPlan, files
+from submarine_engine.installer.kubernetes import (
+    KubernetesCluster,
+    KubernetesPlan,
+    files,
+    programs,
+)
 from submarine_engine.installer.kubernetes.cluster import (
     check_machine,
     nobodys_number,
@@ -26,6 +31,7 @@ from submarine_engine.installer.kubernetes.programs import (
     MODULES,
     PROGRAMS,
     build_programs,
+    device_plugin,
     programs_folder,
     versions,
 )
@@ -112,6 +118,24 @@ def test_programs_are_kept_by_the_sums_of_their_modules(tmp_path):
     assert len(found) == len(versions())
     assert DEFAULT_VERSION in versions()
     assert all(folder.parent == tmp_path / "submarine/kubernetes" for folder in found)
+
+
+def test_the_device_plugin_is_kept_by_what_it_is_made_of(tmp_path, monkeypatch):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    found = {device_plugin(one, environment) for one in versions()}
+    assert len(found) == len(versions())
+    changed = tmp_path / "gpus.go"
+    changed.write_text("package main // of the next release\n")
+    monkeypatch.setattr(programs, "_PLUGIN_SOURCE", changed)
+    assert not found & {device_plugin(one, environment) for one in versions()}
+
+
+def test_no_two_declared_gpus_of_a_machine_have_the_same_name():
+    plans = [KubernetesPlan(3, 2, port, DEFAULT_VERSION) for port in (20_480, 20_480 + BLOCK)]
+    named = [files.gpu_names(plan, node).split() for plan in plans for node in plan.names]
+    assert [len(one) for one in named] == [2] * 6
+    assert len({name for one in named for name in one}) == 12
+    assert files.gpu_names(KubernetesPlan(1, 0, 20_480, DEFAULT_VERSION), "n1") == ""
 
 
 def test_its_pods_have_a_number_that_nobody_of_the_machine_has(monkeypatch, tmp_path):
