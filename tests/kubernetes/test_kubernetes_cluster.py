@@ -342,6 +342,23 @@ def new_home(kubernetes_home, tmp_path, monkeypatch):
     assert not end_processes_of(home)
 
 
+def test_a_task_that_nobody_looks_after_any_more_gives_its_gpu_back(
+    kubernetes_folder, new_home, monkeypatch
+):
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_LEASE", "20s")
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_KEEP", "1s")
+    alone = Place("kubernetes", new_home, kubernetes_folder)
+    job, _ = begin(alone, gpus=1)
+    for pid, _ in keepers(new_home):  # and nothing of the user's asks for the job any more
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: pods(job)[0]["status"]["phase"] in {"Succeeded", "Failed"}, 180)
+    assert alone.holders() == {}
+    status = job.wait(180)
+    assert status.state is JobState.FAILED
+    assert "its lease is over" in status.reason
+    until(lambda: not pods(job))
+
+
 @pytest.mark.parametrize("where", [r"shutil\.rmtree pods$", r"os\.remove reserve$"])
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
 def test_a_keeper_killed_as_the_end_is_told_is_followed_by_one_that_tells_the_same(

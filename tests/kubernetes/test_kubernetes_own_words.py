@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from submarine_engine.installer.kubernetes import (
     KubernetesCluster,
     KubernetesPlan,
     files,
+    image,
     programs,
 )
 from submarine_engine.installer.kubernetes.cluster import (
@@ -136,6 +138,20 @@ def test_no_two_declared_gpus_of_a_machine_have_the_same_name():
     assert [len(one) for one in named] == [2] * 6
     assert len({name for one in named for name in one}) == 12
     assert files.gpu_names(KubernetesPlan(1, 0, 20_480, DEFAULT_VERSION), "n1") == ""
+
+
+def test_its_image_has_the_libraries_that_wheels_take_for_granted():
+    """As PEP 599 names them; numpy asks for libpthread, and the interpreter does not."""
+    names = {Path(one).name for one in image._libraries([sys.executable])}
+    wanted = {
+        "libpthread.so.0",
+        "libdl.so.2",
+        "librt.so.1",
+        "libutil.so.1",
+        "libm.so.6",
+        "libc.so.6",
+    }
+    assert wanted | {"libstdc++.so.6", "libgcc_s.so.1"} <= names
 
 
 def test_its_pods_have_a_number_that_nobody_of_the_machine_has(monkeypatch, tmp_path):
