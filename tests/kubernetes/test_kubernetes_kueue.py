@@ -6,6 +6,7 @@ Whoever is killed meanwhile, its controller or a job's keeper, no job is lost or
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from submarine_engine.errors import ClusterError, ResourcesError, SubmissionError, UnsupportedError
@@ -61,12 +62,19 @@ def gang(gpus, count=2):
     return (Role(count=count, resources=Resources(gpus=gpus)),)
 
 
-def test_jobs_wait_in_words_and_come_in_one_after_the_other(place):
+def is_another_second(kueue):
+    """Return whether what comes now is younger than all that is there: Kueue counts in seconds."""
+    told = max(one["metadata"]["creationTimestamp"] for one in kueue.workloads())
+    return told < time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def test_jobs_wait_in_words_and_come_in_one_after_the_other(place, kueue):
     first, flag, gate = begin(place, "first", gpus=2)
     until(flag.exists, PATIENCE)
     second, flag_of_second, gate_of_second = begin(place, "second", gpus=1)
     until(lambda: says(second, "the quota of the queue team is in use", "1 more"), PATIENCE)
     assert second.status().ahead == 0
+    until(lambda: is_another_second(kueue))
     third, _, gate_of_third = begin(place, "third", gpus=2)
     until(lambda: says(third, "queue team") and third.status().ahead == 1, PATIENCE)
     gate.touch()
