@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-from submarine_engine.testing.jobs import end_processes_of, processes_of
+from submarine_engine.installer.kubernetes import KubernetesCluster, files
+from submarine_engine.testing.jobs import end_processes_of, processes_of, until
 
 PATIENCE = 150.0
 """Seconds for a keeper to end: it stays for pods whose creation nobody has seen answered."""
@@ -24,13 +24,21 @@ CLAIM = "shared"
 """The volume claim of the tests' own Kubernetes: a folder of this machine."""
 
 
-def declare_gpus(node: str, count: int) -> None:
-    """Have a node tell of so many GPUs."""
-    told = {"nvidia.com/gpu": str(count)}
-    patch = json.dumps({"status": {"capacity": told, "allocatable": told}})
-    program = Path(os.environ["KUBECONFIG"]).with_name("bin") / "kubectl"
-    words = ["patch", "node", node, "--subresource=status", "--type=merge", "-p", patch]
-    subprocess.run([program, *words], check=True, capture_output=True)
+def declare_gpus(cluster: KubernetesCluster, node: str, count: int) -> None:
+    """Have a node tell of so many GPUs; return when the cluster knows."""
+    names = cluster.root / "nodes" / node / files.GPU_NAMES
+    aside = names.with_suffix(".aside")
+    aside.write_text("".join(f"GPU-{node}-{number}\n" for number in range(count)))
+    aside.replace(names)
+    told = f"jsonpath={{.status.allocatable.{files.GPU.replace('.', chr(92) + '.')}}}"
+    words = [cluster.layout.bin / "kubectl", "get", "node", node, "-o", told]
+    environment = {**os.environ, **cluster.environment()}
+
+    def knows() -> bool:
+        done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+        return done.stdout == str(count)
+
+    until(knows)
 
 
 def install(folder: Path, *packages: str) -> Path:
@@ -72,9 +80,7 @@ def python_on_kubernetes(kubernetes) -> Path:
 def home_on_kubernetes(kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give a home for jobs on that Kubernetes, which is there until their keeper has ended."""
     home = tmp_path_factory.mktemp("kubernetes-home")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("KUBECONFIG", kubernetes.environment()["KUBECONFIG"])
-        declare_gpus("n2", 0)  # four in all
+    declare_gpus(kubernetes, "n2", 0)  # four in all
     yield home
     left = end_processes_of(home, PATIENCE)
     assert not left, f"left running: {left}"

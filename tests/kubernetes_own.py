@@ -12,6 +12,7 @@ from submarine_engine.installer.kubernetes.cluster import check_machine
 from submarine_engine.installer.kubernetes.programs import (
     DEFAULT_VERSION,
     check_version,
+    device_plugin,
     programs_folder,
 )
 
@@ -25,7 +26,7 @@ def require_kubernetes(version: str = VERSION) -> None:
         check_machine()
     except ClusterError as error:
         pytest.skip(f"{error}")
-    if not programs_folder(check_version(version)).is_dir():
+    if not (programs_folder(check_version(version)).is_dir() and device_plugin(version).exists()):
         pytest.skip(f"Kubernetes {version} is not built: make kubernetes")
 
 

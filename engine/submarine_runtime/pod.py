@@ -1,10 +1,10 @@
 """Keeps and serves the files of a pod's task, for a driver that shares no disk with it.
 
-The pod's second container runs it: ``python -I pod.py keep ROOT TASK SECONDS`` stays until the
-driver has what the task has left, so that a task that was killed for its memory still has a log and
-a last word. ``serve ROOT TASK`` is begun there by the driver, over the API server's ``exec``: it
-answers questions on its input, each a line of JSON and so many bytes as that says, one after the
-other. ``reach ROOT TASK`` joins its input and output to the server beside the task, see
+The pod's second container runs it: ``python -I pod.py keep ROOT TASK SECONDS LEASE GRACE`` stays
+until the driver has what the task has left, so that a task that was killed for its memory still has
+a log and a last word. ``serve ROOT TASK`` is begun there by the driver, over the API server's
+``exec``: it answers questions on its input, each a line of JSON and so many bytes as that says, one
+after the other. ``reach ROOT TASK`` joins its input and output to the server beside the task, see
 `submarine_runtime.inside`.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -68,7 +69,7 @@ _PIECE = 1 << 16
 _PARTS = ("lib", "work", "user", "job")
 
 
-def keep(root: str, task: str, patience: float) -> int:
+def keep(root: str, task: str, patience: float, lease: float = math.inf, grace: float = 0.0) -> int:
     """Stay until the driver has what the task has left, or has not been heard of for too long.
 
     Parameters
@@ -79,11 +80,16 @@ def keep(root: str, task: str, patience: float) -> int:
         Whose files.
     patience
         Seconds that a task which is over is kept for a driver that says nothing.
+    lease
+        Seconds that a task may run on without a driver's word; then it is asked to end.
+    grace
+        Seconds after which it is killed then.
     """
     # Whoever ends the pod asks both containers: the task may write its last checkpoint yet, and its
     # last words are brought home after that. The pod's grace is the limit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     used_due = time.monotonic() + _USED_EVERY
+    owner = _Lease(root, task, lease, grace)
     while not os.path.exists(f"{root}/{TAKEN}"):
         if time.monotonic() > used_due:
             used_due = time.monotonic() + _USED_EVERY
@@ -91,9 +97,50 @@ def keep(root: str, task: str, patience: float) -> int:
         with suppress(OSError):
             silent = time.time() - os.stat(f"{root}/{HEARD}").st_mtime
             if silent > patience and not runs(f"{root}/job/{task}"):
+                sys.stderr.write(owner.words or "nobody has come for what the task has left\n")
                 return 1
+        with suppress(OSError):
+            owner.check()
         time.sleep(_LOOKS_EVERY)
     return 0
+
+
+class _Lease:
+    """How long a task may run whose driver is gone for good: it would hold its GPUs for ever.
+
+    The times are this machine's own: no clock that is set ends a task.
+    """
+
+    def __init__(self, root: str, task: str, lease: float, grace: float) -> None:
+        self._root, self._folder = root, f"{root}/job/{task}"
+        self._lease, self._grace = lease, grace
+        self._heard: int | None = None
+        self._since = time.monotonic()
+        self._said: list[bytes] = []
+        self.words = ""
+
+    def check(self) -> None:
+        """Ask the task to end, and kill it, where the driver has been silent for so long."""
+        heard = os.stat(f"{self._root}/{HEARD}").st_mtime_ns
+        if heard != self._heard:
+            self._heard, self._since = heard, time.monotonic()
+        silent = time.monotonic() - self._since
+        if silent > self._lease:
+            self._say(b"TERM\n")
+        if silent > self._lease + self._grace:
+            self._say(b"KILL\n")
+
+    def _say(self, word: bytes) -> None:
+        if word in self._said or not runs(self._folder):
+            return
+        if not self._said:
+            days = f"{self._lease / 86400:.3g}"
+            self.words = f"nobody has looked after this job for {days} days: its lease is over\n"
+            with open(f"{self._folder}/stderr", "ab") as log:
+                log.write(self.words.encode())
+        with open(f"{self._folder}/asked-to-end", "ab") as file:
+            file.write(word)
+        self._said.append(word)
 
 
 def runs(folder: str) -> bool:
@@ -483,7 +530,7 @@ def main(words: list[str]) -> int:
     os.umask(0o077)
     what, root, task = words[:3]
     if what == "keep":
-        return keep(root, task, float(words[3]))
+        return keep(root, task, *map(float, words[3:6]))
     if what == "reach":
         return reach(f"{root}/job/{task}/inside.sock")
     Server(root, task).serve(sys.stdin.buffer, sys.stdout.buffer)

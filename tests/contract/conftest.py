@@ -61,17 +61,6 @@ SHORT: dict[str, set[str]] = {
 """What `make test` asks of each cluster; of `local` it asks all, and `make test-long` of each."""
 
 
-_UNNAMED = "its declared GPUs have no names: no device plugin is there"
-UNDONE = {
-    "kubernetes": {
-        "test_children_that_outlive_the_job_are_ended_with_it": "a pod counts processes by itself",
-        "test_each_gpu_of_a_task_may_be_a_rank": _UNNAMED,
-        "test_the_account_adds_up_while_jobs_come_and_go": _UNNAMED,
-    }
-}
-"""What a cluster does not do, or does not do here, and why."""
-
-
 HOMES = {
     "hosts": "hosts_home",
     "kubernetes": "kubernetes_home",
@@ -89,8 +78,6 @@ def pytest_collection_modifyitems(items):
         name = item.callspec.params.get("cluster") if hasattr(item, "callspec") else None
         if name in SHORT and item.originalname not in SHORT[name]:
             item.add_marker(pytest.mark.long)
-        if (why := UNDONE.get(name, {}).get(getattr(item, "originalname", ""))) is not None:
-            item.add_marker(pytest.mark.skip(reason=why))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import ssl
 import subprocess
 import sys
 import threading
@@ -97,9 +98,10 @@ def files(pods):
 
 
 class StandInServer:
-    """The double of an API server that answers every question alike."""
+    """The double of an API server that answers every question alike, or as `answers` says."""
 
-    def __init__(self):
+    def __init__(self, certificate=None):
+        self.answers = None  # a function of command, path and body: status and answer
         self.status, self.body = 200, {}
         self.tokens: set[str] = set()  # anybody may ask where empty
         self.asked: list[tuple[str, str, str]] = []
@@ -113,8 +115,13 @@ class StandInServer:
                 outer.asked.append((self.command, self.path, body))
                 outer.seen.append(self.headers.get("authorization"))
                 known = not outer.tokens or self.headers.get("authorization") in outer.tokens
-                data = json.dumps(outer.body if known else {"message": "Unauthorized"}).encode()
-                self.send_response(outer.status if known else 401)
+                status, told = outer.status, outer.body
+                if not known:
+                    status, told = 401, {"message": "Unauthorized"}
+                elif outer.answers is not None:
+                    status, told = outer.answers(self.command, self.path.partition("?")[0], body)
+                data = json.dumps(told).encode()
+                self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
@@ -126,6 +133,10 @@ class StandInServer:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -136,13 +147,14 @@ class StandInServer:
         self.thread.join()
 
 
-def kubeconfig(path, url, user=None, **context):
-    """Write a kubeconfig of one context."""
+def kubeconfig(path, url, user=None, *, called="one", **context):
+    """Write a kubeconfig of one context, which has a cluster and a user of its own name."""
+    named = {"cluster": f"cluster-{called}", "user": f"user-{called}"}
     told = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "one",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": user or {"token": "t"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u", **context}}],
+        "apiVersion": "v1", "kind": "Config", "current-context": called,
+        "clusters": [{"name": named["cluster"], "cluster": {"server": url}}],
+        "users": [{"name": named["user"], "user": user or {"token": "t"}}],
+        "contexts": [{"name": called, "context": {**named, **context}}],
     }  # fmt: skip
     path.write_text(json.dumps(told))
     return path

@@ -118,7 +118,7 @@ def test_a_secret_that_the_cluster_adds_and_has_not_is_told_at_once_and_refused(
 
 def is_added():
     """Return whether the cluster changes pods by its policy; none is created."""
-    launch = {"python": "python3", "image": PYTHON_IMAGE, "user": 1000, "keep": 60.0,
+    launch = {"python": "python3", "image": PYTHON_IMAGE, "user": 1000, "keep": 60.0, "lease": 60.0,
               "begins_within": 60.0, "grace": 0.0}  # fmt: skip
     asked = {"job_id": "tried", "attempt": 1, "turn": 0, "owner": "tried", "launch": launch}
     (manifest,) = manifests(JobSpec(roles=(Role(),)), **asked).values()

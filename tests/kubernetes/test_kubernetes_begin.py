@@ -149,6 +149,156 @@ def test_who_is_tried_in_vain_is_tried_less_and_less_often(server, request_of_on
     assert tries[2] == 1.0
 
 
+# Jobs of several that find room in part.
+
+
+class Nodes:
+    """The double of a cluster of two GPUs, whose scheduler gives a node to so many pods."""
+
+    def __init__(self, room, seen):
+        self.room, self.seen, self.pods, self.created = room, seen, {}, []
+
+    def answer(self, command, path, body):
+        name = path.rpartition("/")[2]
+        if command == "POST":
+            made = json.loads(body)
+            self.pods[made["metadata"]["name"]] = made
+            self.created.append(made["metadata"]["name"])
+            return 201, made
+        if command == "DELETE":
+            return 200, self.pods.pop(name, {})
+        if path.endswith("/nodes"):
+            return (200, {"items": [NODE]}) if self.seen else (403, {"message": "forbidden"})
+        if path == "/api/v1/pods":
+            return 403, {"message": "forbidden"}
+        for number, pod in enumerate(self.pods.values()):
+            node = {"nodeName": "n1"} if number < self.room else {}
+            pod["spec"] |= node
+            pod["status"] = {"phase": "Pending"}
+        return 200, {"items": list(self.pods.values())}
+
+
+NODE = {
+    "metadata": {"name": "n1"},
+    "status": {
+        "allocatable": {"nvidia.com/gpu": "2", "memory": "8Gi", "cpu": "8", "pods": "9"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+@pytest.fixture
+def gang(server, tmp_path, monkeypatch):
+    """Give what begins an attempt of two tasks of a GPU each on such a cluster, and that."""
+    found = []
+
+    def begin(room, *, seen):
+        nodes = Nodes(room, seen)
+        server.answers = nodes.answer
+        paths = JobPaths(tmp_path, JOB_ID)
+        paths.root.mkdir(parents=True)
+        spec = JobSpec(roles=(Role(count=2, resources=Resources(gpus=1)),))
+        queue = SubmitQueue()
+        queue.join(JOB_ID)
+        state = KubernetesState(Kubernetes(), tmp_path / "kubernetes", queue)
+        launch = {"python": "python3", "image": "team/model:1", "user": 1, "keep": 60.0,
+                  "lease": 60.0, "begins_within": 60.0, "grace": 0.0}  # fmt: skip
+        found.append(KubernetesRequest(state, KeptJob(paths, spec, launch, {}, 1)))
+        return nodes, found[-1]
+
+    def refuse(*_):
+        raise ClusterError("container not found")
+
+    monkeypatch.setattr(Kubernetes, "open", refuse)
+    monkeypatch.setattr(f"{REQUEST}._LOOKS_EVERY", 0.0)
+    yield begin
+    for one in found:
+        one.close()
+
+
+def names(turn):
+    return [f"submarine-{JOB_ID}-1-{turn}-worker-{n}" for n in range(2)]
+
+
+def asked_for(request, nodes):
+    """Have a request go on; return whether its pods are there."""
+    assert request.ask() is None
+    return len(nodes.pods) == 2
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["nodes-seen", "nodes-not-ours-to-know"])
+def test_a_gang_of_which_some_find_no_node_is_given_back_whole_and_asked_for_anew(
+    gang, monkeypatch, seen
+):
+    nodes, request = gang(1, seen=seen)
+    until(lambda: asked_for(request, nodes))
+    assert list(nodes.pods) == names(0)
+    for _ in range(3):
+        assert request.ask() is None
+    assert list(nodes.pods) == names(0), "it is given time to find room"
+    monkeypatch.setattr(f"{REQUEST}._BACK_AFTER", 0.0)
+    monkeypatch.setattr(f"{REQUEST}._RESTS_FOR", 600.0)
+    until(lambda: request.ask() is None and not nodes.pods)
+    assert request.waiting()[1].endswith("it waits until all 2 of its tasks find room at once")
+    for _ in range(3):  # others may have what it held
+        assert request.ask() is None
+    assert not nodes.pods
+    request._rests_until = 0.0
+    nodes.room = 2
+    until(lambda: asked_for(request, nodes))
+    assert list(nodes.pods) == names(1)
+    for _ in range(3):  # all have a node: none is given back, however long its image takes
+        assert request.ask() is None
+    assert nodes.created == [*names(0), *names(1)]
+
+
+def test_who_does_not_see_nodes_waits_longer_from_turn_to_turn(gang):
+    """Else no cluster that adds nodes for pods which wait would ever have time to do so."""
+    _, request = gang(1, seen=False)
+    times = []
+    for turn in range(8):
+        request._note_down(turn=turn)
+        times.append(request._patience())
+    assert times == [20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 900.0, 900.0]
+
+
+def test_a_gang_that_is_larger_than_its_cluster_has_the_time_to_add_nodes(gang):
+    _, request = gang(1, seen=True)
+    assert request._patience() == 20.0
+    small = {**NODE, "status": {**NODE["status"], "allocatable": {"nvidia.com/gpu": "1"}}}
+    request._state.api.nodes = lambda: [small]
+    until(lambda: request._patience() == 900.0)
+
+
+WEBHOOK = (
+    'Internal error occurred: failed calling webhook "mpod.kb.io": failed to call webhook: Post'
+    ' "https://kueue-webhook-service.kueue-system.svc:443/mutate--v1-pod": connection refused'
+)
+
+
+def test_a_job_whose_pods_a_webhook_has_to_see_waits_for_it_in_words(gang, server):
+    nodes, request = gang(2, seen=True)
+    api = request._state.api
+
+    def away(command, path, body):
+        if command == "POST":
+            return 500, {"message": WEBHOOK}
+        return nodes.answer(command, path, body)
+
+    server.answers = away
+    until(lambda: request.ask() is None and "webhook" in request.waiting()[1])
+    assert "does not answer" in request.waiting()[1]
+    assert api.pods("a=b") == [], "all else is answered, and asked at once"
+    with pytest.raises(ClusterError, match=r"webhook .* does not answer") as told:
+        api.create({"metadata": {"name": "a"}, "spec": {"containers": []}}, dry_run=True)
+    assert "the API server" not in told.value.what
+    assert told.value.fix
+    server.answers = nodes.answer
+    request._tried_at = 0.0
+    until(lambda: asked_for(request, nodes))
+    assert "webhook" not in request.waiting()[1]
+
+
 # Pods that come late.
 
 

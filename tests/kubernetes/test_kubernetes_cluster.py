@@ -37,13 +37,13 @@ def place(kubernetes_home, kubernetes_folder):
     place.clean_up()
 
 
-def kubectl(*words, **given):
+def kubectl(*words, check=True, **given):
     """Run ``kubectl`` as who runs the cluster; return what it says."""
     program = Path(os.environ["KUBECONFIG"]).with_name("bin") / "kubectl"
     done = subprocess.run(
         [program, *words], capture_output=True, text=True, check=False, timeout=120, **given
     )
-    assert done.returncode == 0, done.stderr
+    assert not check or done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -186,6 +186,7 @@ def test_a_task_that_takes_too_much_memory_is_named_and_has_its_log(place):
     job = place.submit(script, memory=96)
     story = place.follow(job)
     assert story.state is JobState.FAILED
+    assert "OOMKilled" in story.status.reason
     assert "memory" in story.status.reason
     assert story.out == "so far\n"
 
@@ -234,8 +235,10 @@ def test_a_namespace_that_goes_takes_the_job_along_in_words(place, monkeypatch):
     until(lambda: job.status().state is JobState.RUNNING)
     kubectl("delete", "namespace", "passing", "--wait=false")
     status = job.wait(180)
-    assert status.state in {JobState.FAILED, JobState.CANCELLED}
-    assert status.reason
+    assert status.state is JobState.CANCELLED
+    assert status.reason == "somebody deleted its pod in Kubernetes"
+    with pytest.raises(SubmissionError, match="no namespace 'passing', or it is being removed"):
+        elsewhere.submit("1")
 
 
 ENDS_OR_WAITS = """\
@@ -272,6 +275,56 @@ def test_a_pod_that_is_deleted_while_it_waits_ends_the_job_in_words(place):
     assert "deleted before its task began" in status.reason
 
 
+@pytest.fixture
+def tainted(kubernetes_home):
+    """Have the node with GPUs take those pods alone that tolerate its taint."""
+    kubectl("taint", "node", "n1", "team=vision:NoSchedule")
+    yield "team=vision"
+    kubectl("taint", "node", "n1", "team-", check=False)
+
+
+def test_a_taint_keeps_a_job_waiting_in_words_unless_it_is_tolerated(place, tainted):
+    job = place.submit("1", gpus=1)
+    until(lambda: "taints that it does not tolerate" in (job.status().waiting_reason or ""), 180)
+    assert "--tolerations" in job.status().waiting_reason
+    assert job.status().state is JobState.QUEUED
+    job.cancel()
+    assert job.wait(180).state is JobState.CANCELLED
+    assert place.submit("'here'", gpus=1, tolerations=tainted).result(180) == "here"
+
+
+@pytest.fixture
+def priorities(kubernetes_home):
+    """Give the names of two priority classes, the lower one first."""
+    classes = {"early": 10, "urgent": 1000}
+    for name, value in classes.items():
+        kubectl("create", "priorityclass", name, f"--value={value}")
+    yield tuple(classes)
+    kubectl("delete", "priorityclass", *classes)
+
+
+def test_who_is_preempted_by_a_higher_priority_is_another_attempt(place, priorities):
+    low, high = priorities
+
+    def hold(name, **options):
+        flag, gate = place.folder / f"{name}-runs", place.folder / f"{name}-gate"
+        code = WAITS.format(flag=str(flag), gate=str(gate))
+        return place.submit(code, gpus=4, priority_class=name, **options), flag, gate
+
+    gives_way, flag, gate = hold(low, retries=1)
+    until(flag.exists, 180)
+    comes_first, flag_of_high, gate_of_high = hold(high)
+    until(flag_of_high.exists, 180)
+    until(lambda: gives_way.status().attempt == 2, 180)
+    assert "reempt" in gives_way.status().retried
+    until(lambda: "GPUs free" in (gives_way.status().waiting_reason or ""), 180)
+    gate.touch()
+    gate_of_high.touch()
+    assert comes_first.wait(180).state is JobState.SUCCEEDED
+    status = gives_way.wait(180)
+    assert (status.state, status.attempt) == (JobState.SUCCEEDED, 2)
+
+
 FAILS = """
 import os, signal
 descriptor = os.open({side!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -287,6 +340,23 @@ def new_home(kubernetes_home, tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
     yield home
     assert not end_processes_of(home)
+
+
+def test_a_task_that_nobody_looks_after_any_more_gives_its_gpu_back(
+    kubernetes_folder, new_home, monkeypatch
+):
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_LEASE", "20s")
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_KEEP", "1s")
+    alone = Place("kubernetes", new_home, kubernetes_folder)
+    job, _ = begin(alone, gpus=1)
+    for pid, _ in keepers(new_home):  # and nothing of the user's asks for the job any more
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: pods(job)[0]["status"]["phase"] in {"Succeeded", "Failed"}, 180)
+    assert alone.holders() == {}
+    status = job.wait(180)
+    assert status.state is JobState.FAILED
+    assert "its lease is over" in status.reason
+    until(lambda: not pods(job))
 
 
 @pytest.mark.parametrize("where", [r"shutil\.rmtree pods$", r"os\.remove reserve$"])

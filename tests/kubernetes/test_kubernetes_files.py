@@ -24,10 +24,10 @@ from submarine_engine.clusters.kubernetes.request import KubernetesRequest
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
 from submarine_engine.errors import ClusterError, SubmissionError
 from submarine_engine.history import JobPaths
-from submarine_engine.job import JobSpec, Role
+from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.testing.jobs import until
 from submarine_runtime import pod as runtime
-from submarine_runtime.pod import BEGUN, ROOT, keep, runs
+from submarine_runtime.pod import BEGUN, ROOT, _Lease, keep, runs
 from websocket import ABNF, WebSocket, WebSocketException
 
 from tests.kubernetes.conftest import TASK, WireOfThisMachine
@@ -188,6 +188,42 @@ def test_a_pod_keeps_what_nobody_has_taken_for_its_time_and_no_longer(pods, brou
             keeper.start()
             assert runs(str(folder))
             assert not waits
+            fcntl.flock(file, fcntl.LOCK_UN)
+            keeper.join(60)
+    assert waits == [1]
+
+
+def test_a_task_that_runs_is_ended_when_nobody_has_looked_after_it_for_its_lease(pods, brought):
+    folder = pods.root / "job" / TASK
+    asked, log, heard = folder / "asked-to-end", folder / "stderr", pods.root / "heard"
+    with (folder / BEGUN).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        times = [0.0, 600.0, 600.0]
+        owner = _Lease(str(pods.root), TASK, *times[1:])
+        owner.look()
+        os.utime(heard, (0, 0))  # a clock is set to another year
+        owner.look()
+        assert asked.read_text() == "", "a clock alone ends no task"
+        owner._since -= 601
+        owner.look()
+        owner.look()
+        assert asked.read_text() == "TERM\n"
+        assert "its lease is over" in log.read_text()
+        heard.touch()  # it has been heard again, and goes
+        owner.look()
+        assert asked.read_text() == "TERM\n"
+        owner._since -= 1201
+        owner.look()
+        assert asked.read_text() == "TERM\nKILL\n"
+        assert log.read_text().count("its lease is over") == 1
+        waits = []
+        words = [str(pods.root), TASK, 0.0, 0.0, 0.0]
+        keeper = threading.Thread(target=lambda: waits.append(keep(*words)))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("signal.signal", lambda *_: None)  # of main threads alone
+            keeper.start()
+            until(lambda: asked.read_text() == "TERM\nKILL\n" * 2)
+            assert not waits, "it stays as long as the task does"
             fcntl.flock(file, fcntl.LOCK_UN)
             keeper.join(60)
     assert waits == [1]
@@ -383,6 +419,7 @@ def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_en
     state = SimpleNamespace(api=None, submit_queue=SubmitQueue(), pods=lambda **_: {})
     request = KubernetesRequest(state, job)
     for _ in range(2):  # once more by the next keeper
+        assert request.words("worker-0", patient=False) == "OOMKilled: its node had no memory left"
         request.give_back()
         assert not left.parent.exists()
         request = KubernetesRequest(state, job)
@@ -392,6 +429,9 @@ def test_what_pods_have_left_is_gone_before_the_jobs_end_is_told_and_how_they_en
         with pytest.raises(LogsGoneError):
             source.read("stdout", 0, 1)
         assert request._is_home("pod-1")
+    asked = JobSpec(roles=(Role(resources=Resources(memory=64)),))
+    told = KubernetesRequest(state, job._replace(spec=asked)).words("worker-0", patient=False)
+    assert told == "OOMKilled: the task took more memory than it asked for"
     nothing = KubernetesRequest(state, job._replace(attempt=2))  # which asked for nothing yet
     nothing.give_back()
     assert not nothing.begun

@@ -63,7 +63,9 @@ def walk(  # noqa: PLR0913 - of a walk
         assert open_job(job_id).result(60) == 7
         until(lambda job_id=job_id: not listed("pods", "-l", f"{JOB}={job_id}"))
         told = (event["involvedObject"] for event in listed("events"))
-        pods = {(one["name"], one["uid"]) for one in told if job_id in one["name"]}
+        # Kueue tells of a workload, too, which is called as its job is.
+        told = (one for one in told if one["kind"] == "Pod" and job_id in one["name"])
+        pods = {(one["name"], one["uid"]) for one in told}
         tasks = ["worker-0", "worker-1"] if gang else ["worker-0"]
         # The cluster has seen these pods of it, each once, and no other.
         assert sorted(name for name, _ in pods) == [f"submarine-{job_id}-1-0-{t}" for t in tasks]

@@ -16,6 +16,7 @@ from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE
 from submarine_engine.installer.kubernetes.programs import versions
 from submarine_engine.testing.jobs import until
 
+from tests.kubernetes_homes import declare_gpus
 from tests.kubernetes_own import require_kubernetes
 
 pytestmark = pytest.mark.long
@@ -75,8 +76,18 @@ def gpus(count):
     return {"resources": {"limits": {files.GPU: str(count)}}}
 
 
+@pytest.fixture(scope="module")
+def both_nodes(kubernetes):
+    """Have both nodes have GPUs: of the jobs' tests one alone has."""
+    names = kubernetes.root / "nodes/n2" / files.GPU_NAMES
+    before = len(names.read_text().split())
+    declare_gpus(kubernetes, "n2", 4)
+    yield kubernetes
+    declare_gpus(kubernetes, "n2", before)
+
+
 @pytest.fixture
-def emptied(kubernetes):
+def emptied(kubernetes, both_nodes):
     yield kubernetes
     kubectl(kubernetes, "delete", "pods", "--all", "--grace-period=0", "--force")
 
@@ -108,6 +119,20 @@ def test_pods_run_on_all_nodes_see_each_other_and_one_folder(emptied):
     too_many = pod("four", "1", **gpus(5))
     kubectl(emptied, "apply", "-f", "-", given=too_many)
     until(lambda: "Insufficient nvidia.com/gpu" in kubectl(emptied, "get", "events"), PATIENCE)
+
+
+def test_pods_are_told_which_gpus_they_have(emptied):
+    code = "import os, time\nprint(os.environ.get('NVIDIA_VISIBLE_DEVICES'), flush=True)\n"
+    for name, count in (("one", 3), ("two", 1), ("none", 0)):
+        given = json.loads(pod(name, f"{code}time.sleep(999)", **gpus(count)))
+        given["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
+        kubectl(emptied, "apply", "-f", "-", given=json.dumps(given))
+    told = {}
+    for name in ("one", "two", "none"):
+        told[name] = until(lambda name=name: kubectl(emptied, "logs", name), PATIENCE).strip()
+    assert told["none"] == "None"
+    seen = sorted((told["one"] + "," + told["two"]).split(","))
+    assert seen == files.gpu_names(emptied.plan, "n1").split()
 
 
 def test_a_pod_with_privileges_is_refused(emptied):
@@ -166,7 +191,7 @@ def test_strangers_on_this_machine_are_refused(kubernetes):
     "killed",
     [
         ["kubelet-n1"], ["containerd-n1"], ["kube-apiserver"], ["etcd"],
-        ["kube-controller-manager", "kube-scheduler"],
+        ["kube-controller-manager", "kube-scheduler"], ["gpus-n1"],
     ],
 )  # fmt: skip
 def test_a_pod_outlives_the_daemons(emptied, killed):
@@ -204,7 +229,7 @@ def test_a_node_that_was_lost_comes_back(emptied):
     node = kubectl(emptied, "get", "pod", "lost", "-o", "jsonpath={.spec.nodeName}")
     emptied.kill(f"node-{node}")  # as by the loss of its power: all of it is gone at once
     gone = {one.name for one in emptied.daemons() if one.pid is None}
-    assert gone == {f"{kind}-{node}" for kind in ("node", "containerd", "kubelet")}
+    assert gone == {f"{kind}-{node}" for kind in ("node", "containerd", "gpus", "kubelet")}
     emptied.up()
     until(lambda: phase(emptied, "lost") == "Failed", PATIENCE)
     kubectl(emptied, "delete", "pod", "lost")

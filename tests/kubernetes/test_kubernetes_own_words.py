@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,13 @@ from submarine_engine.cli import main
 from submarine_engine.clusters.kubernetes.manifest import image_of
 from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer.__main__ import main as installer
-from submarine_engine.installer.kubernetes import KubernetesCluster, KubernetesPlan, files
+from submarine_engine.installer.kubernetes import (
+    KubernetesCluster,
+    KubernetesPlan,
+    files,
+    image,
+    programs,
+)
 from submarine_engine.installer.kubernetes.cluster import (
     check_machine,
     nobodys_number,
@@ -26,6 +33,7 @@ from submarine_engine.installer.kubernetes.programs import (
     MODULES,
     PROGRAMS,
     build_programs,
+    device_plugin,
     programs_folder,
     versions,
 )
@@ -112,6 +120,38 @@ def test_programs_are_kept_by_the_sums_of_their_modules(tmp_path):
     assert len(found) == len(versions())
     assert DEFAULT_VERSION in versions()
     assert all(folder.parent == tmp_path / "submarine/kubernetes" for folder in found)
+
+
+def test_the_device_plugin_is_kept_by_what_it_is_made_of(tmp_path, monkeypatch):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    found = {device_plugin(one, environment) for one in versions()}
+    assert len(found) == len(versions())
+    changed = tmp_path / "gpus.go"
+    changed.write_text("package main // of the next release\n")
+    monkeypatch.setattr(programs, "_PLUGIN_SOURCE", changed)
+    assert not found & {device_plugin(one, environment) for one in versions()}
+
+
+def test_no_two_declared_gpus_of_a_machine_have_the_same_name():
+    plans = [KubernetesPlan(3, 2, port, DEFAULT_VERSION) for port in (20_480, 20_480 + BLOCK)]
+    named = [files.gpu_names(plan, node).split() for plan in plans for node in plan.names]
+    assert [len(one) for one in named] == [2] * 6
+    assert len({name for one in named for name in one}) == 12
+    assert files.gpu_names(KubernetesPlan(1, 0, 20_480, DEFAULT_VERSION), "n1") == ""
+
+
+def test_its_image_has_the_libraries_that_wheels_take_for_granted():
+    """As PEP 599 names them; numpy asks for libpthread, and the interpreter does not."""
+    names = {Path(one).name for one in image._libraries([sys.executable])}
+    wanted = {
+        "libpthread.so.0",
+        "libdl.so.2",
+        "librt.so.1",
+        "libutil.so.1",
+        "libm.so.6",
+        "libc.so.6",
+    }
+    assert wanted | {"libstdc++.so.6", "libgcc_s.so.1"} <= names
 
 
 def test_its_pods_have_a_number_that_nobody_of_the_machine_has(monkeypatch, tmp_path):

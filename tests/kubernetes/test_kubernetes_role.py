@@ -11,9 +11,11 @@ from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.installer.kubernetes.files import NAMESPACE
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
+from submarine_engine.testing.jobs import until
 
 pytestmark = pytest.mark.long
 
+PATIENCE = 240.0
 ROLE = Path(__file__).parents[2] / "docs/kubernetes-role.yaml"
 NEEDED = (
     "create pods", "list pods", "delete pods", "get pods --subresource=exec",
@@ -79,6 +81,32 @@ def test_jobs_run_by_the_role_alone(place):
     endless = place.submit("import time\ntime.sleep(600)", gpus=1)
     endless.cancel()
     assert endless.wait(180).state is JobState.CANCELLED
+
+
+def test_a_gang_of_which_one_finds_no_gpu_gives_back_the_other_and_comes_later(kubernetes, place):
+    """Its role sees no nodes, so it asks and sees: three of four GPUs are held."""
+
+    def pods_of(job):
+        words = ("get", "pods", "-o", "json", "-l", f"submarine/job={job.id}")
+        found = json.loads(kubectl(kubernetes.kubeconfig, *words))["items"]
+        return {pod["metadata"]["name"]: "nodeName" in pod["spec"] for pod in found}
+
+    def turn(number):
+        return [f"submarine-{gang.id}-1-{number}-worker-{n}" for n in range(2)]
+
+    first, gate = place.hold(gpus=3)
+    place.until_running(first)
+    roles = (Role(count=2, resources=Resources(gpus=1)),)
+    gang = place.submit("'came'", roles=roles)
+    until(lambda: sorted(pods_of(gang).values()) == [False, True], PATIENCE)
+    assert sorted(pods_of(gang)) == turn(0)
+    until(lambda: not pods_of(gang), PATIENCE)  # and so the fourth GPU is free
+    assert gang.status().state is JobState.QUEUED
+    until(lambda: sorted(pods_of(gang)) == turn(1), PATIENCE)
+    gate.touch()
+    assert first.wait(PATIENCE).state is JobState.SUCCEEDED
+    assert gang.result(PATIENCE) == "came"
+    assert {task.attempt for task in gang.status().tasks} == {1}
 
 
 def test_who_holds_the_gpus_is_a_role_of_its_own(kubernetes, place):

@@ -8,7 +8,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes.config import incluster_config
 from submarine_engine.amounts import shortened
+from submarine_engine.clusters.kubernetes import client
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
 from submarine_engine.clusters.kubernetes.client import Kubernetes, TakenError, refusal
 from submarine_engine.clusters.kubernetes.kueue import Kueue, reason
@@ -29,11 +31,12 @@ from submarine_engine.errors import (
 )
 from submarine_engine.job import JobSpec, Resources, Role
 
-from tests.kubernetes.conftest import kubeconfig
+from tests.certificates import certificate
+from tests.kubernetes.conftest import StandInServer, kubeconfig
 
 LAUNCH = {
-    "python": "python3", "image": "ours:1", "user": 1000, "keep": 60.0, "begins_within": 60.0,
-    "grace": 10.0,
+    "python": "python3", "image": "ours:1", "user": 1000, "keep": 60.0, "lease": 60.0,
+    "begins_within": 60.0, "grace": 10.0,
 }  # fmt: skip
 
 
@@ -146,8 +149,29 @@ def unscheduled(message):
     ("pod", "words"),
     [
         (unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu."), "GPUs free"),
-        (unscheduled("0/2 nodes are available: 2 Insufficient memory."), "so much memory"),
+        (unscheduled("0/2 nodes are available: 2 Insufficient amd.com/gpu."), "GPUs free"),
+        (unscheduled("0/2 nodes are available: 2 Insufficient memory."), "so much memory free"),
+        (unscheduled("0/2 nodes are available: 2 Insufficient cpu."), "many processors free"),
+        (unscheduled("0/2 nodes are available: 2 Too many pods."), "as many pods as they may"),
         (unscheduled("0/1 nodes: 1 node(s) had untolerated taint {a: b}"), "--tolerations"),
+        (unscheduled("0/2 nodes are available: 2 node(s) were unschedulable."), "are cordoned"),
+        (
+            unscheduled("0/2 nodes: 2 node(s) didn't match Pod's node affinity/selector."),
+            "no node has the labels of --node_selector",
+        ),
+        (
+            unscheduled('0/2 nodes: persistentvolumeclaim "data" not found.'),
+            "a volume claim of its is missing or not bound",
+        ),
+        (
+            unscheduled("0/2 nodes: pod has unbound immediate PersistentVolumeClaims."),
+            "a volume claim of its is not bound",
+        ),
+        (
+            unscheduled("0/2 nodes: 1 Insufficient nvidia.com/gpu, 1 Insufficient cpu, "
+                        "1 node(s) were unschedulable."),
+            "so many GPUs free; no node has so many processors free; nodes are cordoned",
+        ),
         (unscheduled("something new"), "the scheduler says: something new"),
         (pod_of(phase="Pending", spec={"schedulingGates": [{"name": "x"}]}), "not let it in"),
         (
@@ -210,6 +234,9 @@ def test_how_a_pod_ended_is_told_in_words():
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     preempted = pod_of(phase="Running", conditions=[condition])
     assert (preempted.is_lost, preempted.end_words) == (True, "PreemptionByScheduler")
+    left = {"terminated": {"exitCode": 1, "message": "nobody has looked after this job"}}
+    alone = pod_of(phase="Failed", containerStatuses=[{"name": "files", "state": left}])
+    assert alone.end_words == "its files are gone: nobody has looked after this job"
     by_hand = pod_of(phase="Running", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert (by_hand.is_lost, by_hand.ending, by_hand.final) == (False, True, False)
 
@@ -357,6 +384,91 @@ def test_a_context_that_is_not_there_names_those_that_are(tmp_path, monkeypatch)
     with pytest.raises(ConfigError, match="no context 'two'") as unknown:
         Kubernetes()
     assert "one" in unknown.value.fix
+
+
+@pytest.fixture
+def another(server):
+    """Give a second API server."""
+    found = StandInServer()
+    found.body = {"items": []}
+    yield found
+    found.close()
+
+
+def test_the_context_that_is_chosen_is_asked_of_several_kubeconfigs(
+    server, another, tmp_path, monkeypatch
+):
+    """``KUBECONFIG=a:b`` is both, and what both have is the first one's, as kubectl has it."""
+    server.body = {"items": []}
+    one = kubeconfig(tmp_path / "one", server.url, {"token": "first"}, namespace="research")
+    two = kubeconfig(
+        tmp_path / "two", another.url, {"token": "second"}, called="two", namespace="teaching"
+    )
+    told = json.loads(two.read_text())
+    told["users"].append({"name": "user-one", "user": {"token": "not-this-one"}})
+    two.write_text(json.dumps(told))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none-such:{one}:{two}")
+    first = Kubernetes()
+    first.pods("a=b")
+    assert (first.namespace, server.seen, another.asked) == ("research", ["Bearer first"], [])
+    monkeypatch.setenv("SUBMARINE_KUBERNETES_CONTEXT", "two")
+    second = Kubernetes()
+    second.pods("a=b")
+    assert (second.namespace, another.seen, len(server.asked)) == ("teaching", ["Bearer second"], 1)
+    assert another.asked[0][1].startswith("/api/v1/namespaces/teaching/pods")
+    assert first.fingerprint != second.fingerprint
+    monkeypatch.setenv("KUBECONFIG", f"{two}:{one}")
+    monkeypatch.delenv("SUBMARINE_KUBERNETES_CONTEXT")
+    assert Kubernetes().namespace == "teaching", "the current context is the first file's"
+
+
+@pytest.fixture
+def in_a_pod(tmp_path, monkeypatch):
+    """Have this process be in a pod, by whose service account the cluster's API is asked."""
+    authority = certificate(tmp_path)
+    server = StandInServer(tmp_path / "both.pem")
+    account = tmp_path / "serviceaccount"
+    account.mkdir()
+    (account / "namespace").write_text("team-a\n")
+    (account / "token").write_text("of-the-account")
+    (account / "ca.crt").write_bytes(authority.read_bytes())
+    monkeypatch.setattr(client, "_IN_CLUSTER", account)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server.server_port))
+    server.body = {"items": []}
+    server.tokens = {"bearer of-the-account"}
+    yield server, account
+    server.close()
+
+
+def test_in_a_pod_its_service_account_is_asked_as(in_a_pod):
+    server, account = in_a_pod
+    assert KubernetesBackend.configured()
+    api = Kubernetes()
+    assert api.namespace == "team-a"
+    assert api.pods("a=b") == []
+    assert server.asked[0][1].startswith("/api/v1/namespaces/team-a/pods")
+    # A node writes another token into the pod before the one that it has is over.
+    server.tokens = {"bearer of-the-next-hour"}
+    (account / "token").write_text("of-the-next-hour")
+    assert api.pods("a=b") == []
+    assert [one.split()[1] for one in server.seen] == ["of-the-account"] * 2 + ["of-the-next-hour"]
+
+
+def test_in_a_pod_a_kubeconfig_that_is_named_wins(in_a_pod, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    assert Kubernetes().namespace == "research"
+
+
+def test_a_service_account_whose_token_is_missing_is_told(in_a_pod):
+    (in_a_pod[1] / "token").unlink()
+    with pytest.raises(ConfigError, match="service account") as refused:
+        Kubernetes()
+    assert refused.value.fix
 
 
 def workload(name, age=0, priority=0, queue="team", message="", **more):

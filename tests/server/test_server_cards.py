@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from submarine_engine.history import JobPaths
+from submarine_engine.clusters import open_cluster
+from submarine_engine.history import JobPaths, default_home
 from submarine_engine.sweeps.summary import Summary
-from submarine_jupyter.cards import CardPoller, overview_order
+from submarine_jupyter.cards import CardPoller, Overview, overview_order
 from submarine_jupyter.jobs import opened
 from submarine_jupyter.stream import card_poller
 from submarine_jupyter.work import Watchers, Work
 
-from tests.jobs import until
+from tests.contract.conftest import use_backend
+from tests.jobs import bundle_of, end_processes_of, spec_of, until
 
+HOLD = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.02)\n"
 NOWHERE = "20260101-000000-aaaaa"
 TALK = """
 import pathlib, time
@@ -108,6 +112,54 @@ def test_the_overview_is_streamed_when_it_changes(server, submit, tmp_path):
                 break
     assert ("running", 1, 2, "") in states
     assert server.get("/api/overview").json()["jobs"][0]["created"] > 0
+
+
+@pytest.fixture
+def two_clusters(tmp_path, monkeypatch):
+    """Give this machine with two GPUs, and hosts of four; return the file that ends `HOLD`."""
+    use_backend(monkeypatch, tmp_path / "site", "hosts = submarine_hosts:HostsBackend")
+    monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
+    gate = tmp_path / "gate"
+    yield gate
+    gate.touch()
+    left = end_processes_of(default_home(), patience=60)
+    assert not left, f"left running: {left}"
+
+
+def test_jobs_of_two_clusters_are_beside_each_other(two_clusters, tmp_path):
+    jobs = {}
+    for name, gpus in (("local", 1), ("hosts", 3)):
+        spec = spec_of(name=f"on-{name}", gpus=gpus)
+        text = HOLD.format(str(two_clusters))
+        jobs[name] = open_cluster(name).submit(spec, bundle_of(text), workdir=tmp_path)
+
+    def told_of(data):
+        """Return how each cluster's job is, and that cluster's GPUs: free, and of how many."""
+        figures = {one["name"]: (one["free"], one["total"]) for one in data.get("clusters", ())}
+        return {
+            one["name"]: (one["state"], *figures[one["cluster"]])
+            for one in data.get("jobs", ())
+            if one["id"] == jobs[one["cluster"]]
+        }
+
+    run = {"on-local": ("running", 1, 2), "on-hosts": ("running", 1, 4)}
+    are_over = {"on-local": ("succeeded", 2, 2), "on-hosts": ("succeeded", 4, 4)}
+
+    async def watch():
+        """Look as a page does."""
+        work, data = Work(), {}
+        overview = Overview(work)
+        try:
+            for wanted in (run, are_over):
+                while told_of(data) != wanted:
+                    text, _ = await overview.poll()
+                    data = json.loads(text) if text else data
+                    await asyncio.sleep(0.01)
+                two_clusters.touch()
+        finally:
+            work.stop()
+
+    asyncio.run(asyncio.wait_for(watch(), 180))
 
 
 def test_the_cluster_of_jobs_that_name_none_comes_first(monkeypatch):

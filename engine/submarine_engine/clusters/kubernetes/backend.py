@@ -151,6 +151,7 @@ class KubernetesBackend(Backend):
             "image": image_of(spec, self.api.own_image),
             "user": user,
             "keep": settings.value("kubernetes_keep"),
+            "lease": settings.value("kubernetes_lease"),
             "begins_within": _BEGINS_WITHIN,
             "grace": grace,
         }

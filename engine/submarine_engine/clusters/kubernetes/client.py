@@ -28,7 +28,7 @@ try:
     from kubernetes.stream import stream
     from urllib3.exceptions import HTTPError
     from websocket import WebSocketException
-    from yaml import YAMLError
+    from yaml import YAMLError, safe_load
 except ImportError as missing:
     raise ConfigError(
         f"the Python package for Kubernetes is not installed: {missing}",
@@ -61,6 +61,7 @@ LONGEST_REASON = 300
 """Characters of a reason that the cluster gives for what waits or ended."""
 
 _LONGEST = 500
+_WEBHOOK_AWAY = "failed calling webhook"
 _NO_SUCH_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 
 Answer = Mapping[str, Any]
@@ -148,8 +149,16 @@ class Kubernetes:
         """Read the configuration; return its namespace and user."""
         self._configuration.retries = False  # who asks asks again, and says so
         if not self._files and _IN_CLUSTER.exists():
-            config.load_incluster_config(client_configuration=self._configuration)
-            return _IN_CLUSTER.joinpath("namespace").read_text().strip(), "in the cluster"
+            try:
+                config.load_incluster_config(client_configuration=self._configuration)
+                return _IN_CLUSTER.joinpath("namespace").read_text().strip(), "in the cluster"
+            except (ConfigException, OSError) as error:
+                raise ConfigError(
+                    f"the pod's service account cannot be used: {_said(error)}",
+                    where=str(_IN_CLUSTER),
+                    fix="have its token given to this pod (automountServiceAccountToken), or let"
+                    " KUBECONFIG name a kubeconfig",
+                ) from error
         if not self._files:
             raise ConfigError(
                 "there is no kubeconfig",
@@ -157,17 +166,18 @@ class Kubernetes:
                 fix="let KUBECONFIG name the file by which kubectl finds your cluster, or start one"
                 " by submarine cluster up kubernetes",
             )
-        where = os.pathsep.join(map(str, self._files))
-        if missing := [path for path in self._files if not path.is_file()]:
+        files = [path for path in self._files if path.is_file()]  # kubectl passes over the others
+        if not files:
             raise ConfigError(
                 "there is no such kubeconfig",
-                where=str(missing[0]),
+                where=str(self._files[0]),
                 fix="let KUBECONFIG name the file by which kubectl finds your cluster",
             )
+        where = os.pathsep.join(map(str, files))
         try:
-            contexts, current = config.list_kube_config_contexts(where)
+            contexts, _ = config.list_kube_config_contexts(where)
             known = {one["name"]: one for one in contexts}
-            chosen = self._context or (current or {}).get("name")
+            chosen = self._context or _current_context(files)
             if chosen not in known:
                 names = ", ".join(sorted(known)) or "none"
                 raise ConfigError(
@@ -401,7 +411,15 @@ class Kubernetes:
         except ValueError:
             told = {"message": data[:_LONGEST].decode("utf-8", "replace")}
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise self._note_silent(shortened(str(told.get("message")), _LONGEST))
+            said = shortened(str(told.get("message")), _LONGEST)
+            if _WEBHOOK_AWAY in said:  # of this kind of object: all else is answered
+                raise ClusterError(
+                    f"a webhook of the cluster has to see its pods, and does not answer: {said}",
+                    where=f"namespace {self.namespace}",
+                    fix="submit it again later; whoever runs the cluster sees which webhook that is"
+                    " (Kueue has one)",
+                )
+            raise self._note_silent(said)
         if status >= HTTPStatus.BAD_REQUEST:
             raise refusal(status, str(told.get("message") or ""), self.namespace)
         answer: Answer = told
@@ -432,6 +450,18 @@ class Kubernetes:
         with self._lock:
             self._silent = time.monotonic(), error
         return error
+
+
+def _current_context(files: Sequence[Path]) -> str | None:
+    """Return the current context of the first file that has one: the official client's is the last.
+
+    Parameters
+    ----------
+    files
+        That are there; raises as reading them does.
+    """
+    told = (safe_load(path.read_text()) or {} for path in files)
+    return next(filter(None, (one.get("current-context") for one in told)), None)
 
 
 @contextmanager

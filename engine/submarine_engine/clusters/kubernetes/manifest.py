@@ -264,6 +264,7 @@ def _pod_spec(spec: JobSpec, role: Role, task: str, launch: Mapping[str, Any]) -
     mounts = [{"name": claims[claim], "mountPath": path} for path, claim in volumes.items()]
     begins = [python, "-I", "-c", _BOOT, str(launch["begins_within"])]
     runtime = f"{ROOT}/lib/submarine_runtime"
+    times = [str(launch[name]) for name in ("keep", "lease", "grace")]
     common = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
@@ -292,7 +293,7 @@ def _pod_spec(spec: JobSpec, role: Role, task: str, launch: Mapping[str, Any]) -
         {
             **common,
             "name": FILES_CONTAINER,
-            "command": [*begins, f"{runtime}/pod.py", "keep", ROOT, task, str(launch["keep"])],
+            "command": [*begins, f"{runtime}/pod.py", "keep", ROOT, task, *times],
             "resources": {"requests": _FOR_FILES, "limits": _MOST_FOR_FILES},
             "volumeMounts": [own, *mounts],  # the interpreter may lie there
         },

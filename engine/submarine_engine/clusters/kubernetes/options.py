@@ -110,6 +110,13 @@ DECLARED = Declared(
             read=read_period,
             example='"1h"',
         ),
+        Key(
+            name="kubernetes_lease",
+            help="How long a task runs on of which no keeper of yours is heard.",
+            default=lambda: 7 * 86400.0,
+            read=read_period,
+            example='"30d"',
+        ),
         *(
             Key(
                 name=f"kubernetes_{name}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from submarine_runtime.pod import BEGUN
 
 from submarine_engine.amounts import exactly, shortened
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
+from submarine_engine.clusters.container import OOM
 from submarine_engine.clusters.kubernetes.archive import task_archive
 from submarine_engine.clusters.kubernetes.client import LONGEST_REASON, RefusedError, TakenError
 from submarine_engine.clusters.kubernetes.environment import (
@@ -39,6 +41,7 @@ from submarine_engine.clusters.kubernetes.state import (
     CONTAINER_WORDS,
     HOPELESS,
     IMAGE_WORDS,
+    OOM_WORDS,
     Pod,
     fits,
     needs,
@@ -65,7 +68,11 @@ _BACK_AFTER = 20.0
 """Seconds that some pods of a job hold nodes while others find none; then all are given back."""
 
 _NODES_WITHIN = 900.0
-"""The same for a job that has no room in the cluster as it is, which may be adding nodes."""
+"""The same for a job that has no room in the cluster as it is, which may be adding nodes. Where the
+nodes are not ours to know, each turn has twice the time of the one before, up to this."""
+
+_RESTS_FOR = 5.0
+"""Seconds at most that a job which has given its pods back waits before it asks for others."""
 
 _STUCK_FOR = 120.0
 """Seconds for which is tried what may pass: a registry may be away for a while, and what the
@@ -98,7 +105,7 @@ class KubernetesRequest(NotedRequest):
         line = _GPUS if job.spec.gpus and not job.spec.queue else job.paths.job_id
         super().__init__(job, NOTE, state.submit_queue, line)
         self._state = state
-        self._tried_at = self._asked_at = float("-inf")
+        self._tried_at = self._asked_at = self._rests_until = float("-inf")
         # What was given before: of a pod that is over the cluster may know nothing any more.
         given = self._note.get("given") or {}
         self._given = {task: Allocated(*told) for task, told in given.items()}
@@ -112,7 +119,7 @@ class KubernetesRequest(NotedRequest):
         self._partly_since: float | None = None
         self._stuck_since: float | None = None
         self._stopped = False
-        self._wrong = ""
+        self._wrong = self._unasked = ""
         if self._names and not self._note.get("created"):
             state.miss_answer()  # a keeper was killed as it asked
 
@@ -136,15 +143,19 @@ class KubernetesRequest(NotedRequest):
                 self._create()
             except SubmissionError:
                 raise
-            except ClusterError:  # it does not answer: `waiting` says so
+            except ClusterError as error:  # it does not answer: `waiting` says so
+                self._unasked = error.what
                 self._state.miss_answer()
                 return None
+            self._unasked = ""
         return self._look()
 
     def _is_time(self) -> bool:
         """Whether to ask now: it is the job's turn, and there is room for all of it."""
         pause = _LOOKS_EVERY if len(self._job.spec.tasks) > 1 else _TRIES_EVERY
         if not self._state.submit_queue.is_turn(self._id):
+            return False
+        if time.monotonic() < self._rests_until:
             return False
         if time.monotonic() - self._tried_at < pause:
             return False
@@ -184,13 +195,15 @@ class KubernetesRequest(NotedRequest):
         smallest = sizes[-1]
         return smallest if len(smallest.tasks) == 1 or not self._would_fit(smallest) else None
 
-    def _would_fit(self, spec: JobSpec) -> bool:
-        """Return whether all of a job had room if nothing else ran.
+    def _would_fit(self, spec: JobSpec) -> bool | None:
+        """Return whether all of a job had room if nothing else ran; None for not ours to know.
 
         Where it has not, it is asked for all the same: the cluster may add nodes for its pods.
         """
+        if (known := self._state.nodes()) is None:
+            return None
         labels = node_labels(spec)
-        nodes = [node for node in self._state.nodes() or () if node.usable and node.has(labels)]
+        nodes = [node for node in known if node.usable and node.has(labels)]
         pods = (pod["spec"] for pod in self._manifests(spec).values())
         return fits(pods, {node.name: node.room for node in nodes})
 
@@ -403,11 +416,17 @@ class KubernetesRequest(NotedRequest):
             self._partly_since = None
             return
         self._partly_since = self._partly_since or time.monotonic()
-        patience = _BACK_AFTER if self._would_fit(self._spec) else _NODES_WITHIN
-        if time.monotonic() - self._partly_since > patience:
+        if time.monotonic() - self._partly_since > self._patience():
             self._partly_since = None
             self._note_down(turning=True)
             self._turn_back()
+
+    def _patience(self) -> float:
+        """Return for how many seconds some of the pods may hold nodes that others lack."""
+        if (would_fit := self._would_fit(self._spec)) is not None:
+            return _BACK_AFTER if would_fit else _NODES_WITHIN
+        # Whoever holds the others' GPUs may be done soon, or the cluster may be adding nodes.
+        return min(_BACK_AFTER * 2.0 ** int(self._note.get("turn", 0)), _NODES_WITHIN)
 
     def _turn_if_lost(self, pods: Mapping[str, Pod]) -> bool:
         """Ask for all pods anew where the cluster has taken one back before its task began.
@@ -437,7 +456,11 @@ class KubernetesRequest(NotedRequest):
         return lost
 
     def _turn_back(self) -> None:
-        """End all pods, and ask for others once these are gone."""
+        """End all pods, and ask for others once these are gone, and a moment later.
+
+        A job that has given its GPUs back lets others have them, and two that each hold what the
+        other lacks do not do so again and again in step.
+        """
         for name in self._names.values():
             self._state.api.delete(name, grace=_GRACE)
         if not self._pods(since=time.monotonic()):
@@ -447,6 +470,7 @@ class KubernetesRequest(NotedRequest):
             self._files, self._brought, self._last, self._placed = {}, set(), {}, {}
             turn = int(self._note.get("turn", 0)) + 1
             self._note_down(turn=turn, pods=None, created=False, turning=False)
+            self._rests_until = time.monotonic() + random.uniform(0.5, 1.0) * _RESTS_FOR  # noqa: S311 - no secret
 
     # Following.
 
@@ -528,11 +552,24 @@ class KubernetesRequest(NotedRequest):
         with suppress(ClusterError):
             self._pods(hurry=True)
         pod = self._last.get(task)
-        if pod is None:
-            return ""
-        if self._stopped and not pod.final:
+        if pod is not None and self._stopped and not pod.final:
             return "its pod was deleted"
-        return pod.end_words
+        return (pod.end_words if pod is not None else "") or self._memory_words(task)
+
+    def _memory_words(self, task: str) -> str:
+        """Return the cluster's word for a task that was killed for its memory, else nothing.
+
+        The kernel may have ended the task alone: its container lives, and is let go before the
+        cluster says anything of it.
+        """
+        name = self._names.get(task, "")
+        told = self._ends.get(name, "")
+        with suppress(OSError):
+            told = (self._job.paths.root / _PODS / name / EXIT).read_text(errors="replace")
+        if OOM.decode() not in told.split():
+            return ""
+        role = next(role for role in self._spec.roles if task in role.tasks)
+        return OOM_WORDS if role.resources.memory else "OOMKilled: its node had no memory left"
 
     def signal(self, container: str, *, kill: bool) -> None:
         """Ask a task to end, or kill it, by a word in its folder; else by the pod's own end."""
@@ -637,6 +674,8 @@ class KubernetesRequest(NotedRequest):
             words = self._sender.words or words
         if not pods and len(self._job.spec.tasks) > 1 and queue.is_turn(self._id):
             words = f"it waits until all {len(self._job.spec.tasks)} of its tasks find room at once"
+        if not self._note.get("created"):
+            words = self._unasked or words
         return queue.before(self._id), "; ".join(filter(None, (used, words)))
 
     def _before_in_queue(self) -> tuple[int, str]:

@@ -53,6 +53,9 @@ CONTAINER_WORDS = {
 HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
 """Those that do not pass."""
 
+OOM_WORDS = "OOMKilled: the task took more memory than it asked for"
+"""Of a task that is killed for its memory: people look for the cluster's own word."""
+
 _LOST = frozenset({"Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Shutdown",
                    "Terminated", "NodeAffinity", "UnexpectedAdmissionError"})  # fmt: skip
 _SCHEDULER_WORDS = (
@@ -149,10 +152,13 @@ class Pod(NamedTuple):
             return _words(status["reason"], status.get("message"))
         state, more = self.container(TASK_CONTAINER)
         if state == "terminated" and more.get("reason") == "OOMKilled":
-            return "OOMKilled: the task took more memory than it asked for"
+            return OOM_WORDS
         if state == "terminated" and more.get("exitCode") and more.get("message"):
             # The code's own output is in files: this is what kept our program from its end.
             return _words(more.get("reason"), more["message"])
+        state, more = self.container(FILES_CONTAINER)
+        if state == "terminated" and more.get("exitCode") and more.get("message"):
+            return _words("its files are gone", more["message"])  # it says why it did not wait
         return ""
 
     @property

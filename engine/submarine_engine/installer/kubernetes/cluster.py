@@ -30,8 +30,10 @@ from submarine_engine.installer.kubernetes.files import KubernetesPlan
 from submarine_engine.installer.kubernetes.image import PYTHON_IMAGE, write_image
 from submarine_engine.installer.kubernetes.programs import (
     DEFAULT_VERSION,
+    DEVICE_PLUGIN,
     build_programs,
     check_version,
+    device_plugin,
     programs_folder,
 )
 from submarine_engine.installer.marked import MarkedCluster, find_program, search_path
@@ -43,7 +45,9 @@ KUBERNETES_NAME = "kubernetes"
 _CLUSTER = "SUBMARINE_KUBERNETES_CLUSTER"
 _DAEMON = "SUBMARINE_KUBERNETES_DAEMON"
 _CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-_OF_A_NODE = {"node": "sleep", "containerd": "containerd", "kubelet": "kubelet"}
+_OF_A_NODE = {
+    "node": "sleep", "containerd": "containerd", "gpus": DEVICE_PLUGIN, "kubelet": "kubelet",
+}  # fmt: skip
 _PACKAGES = {
     "etcd": "etcd-server", "containerd": "containerd", "ctr": "containerd", "runc": "runc",
     "unshare": "util-linux", "nsenter": "util-linux", "setsid": "util-linux",
@@ -191,6 +195,8 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
             shutil.copyfile(self.root / "own.crt", folder / "own.crt")
             (folder / "cni/10-submarine.conflist").write_text(files.network_config(plan))
             (folder / "kubelet.json").write_text(files.kubelet_config(plan, node))
+            if not (gpus := folder / files.GPU_NAMES).exists():  # whoever has changed it since
+                gpus.write_text(files.gpu_names(plan, node))
         self._write_plan(plan)
 
     def _write_kubeconfigs(self, plan: KubernetesPlan) -> None:
@@ -237,7 +243,9 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
             api.apply(path, content)
         for node in plan.names:
             api.apply(f"/api/v1/nodes/{node}", files.node_object(node))
-            api.merge(f"/api/v1/nodes/{node}/status", files.node_status(plan, node))
+            api.merge(f"/api/v1/nodes/{node}/status", files.node_status(node))
+            plugin = [programs[DEVICE_PLUGIN], files.GPU, f"{files.NODE}/{files.GPU_NAMES}"]
+            self._begin(f"gpus-{node}", [*self._inside(node), *plugin], report)
             kubelet = [programs["kubelet"], *files.kubelet_options(node)]
             self._begin(f"kubelet-{node}", [*self._inside(node), *kubelet], report)
 
@@ -354,7 +362,8 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
         return said
 
     def _programs(self, plan: KubernetesPlan) -> dict[str, str]:
-        return {path.name: str(path) for path in programs_folder(plan.version).iterdir()}
+        found = [*programs_folder(plan.version).iterdir(), device_plugin(plan.version)]
+        return {path.name: str(path) for path in found}
 
     def _names(self, plan: KubernetesPlan) -> list[str]:
         return [*_CONTROL_PLANE, *(f"{kind}-{node}" for node in plan.names for kind in _OF_A_NODE)]

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from submarine_engine.installer.kubernetes.image import PAUSE_IMAGE
-from submarine_engine.installer.plan import BLOCK, FIRST
+from submarine_engine.installer.plan import BLOCK, FIRST, declared_gpus
 
 NAMESPACE = "submarine"
 """Where jobs go: pods there have to be of the standard `restricted`."""
 SHARED = "shared"
 """The claim of a folder that pods of all nodes see."""
 GPU = "nvidia.com/gpu"
+GPU_NAMES = "gpus"
+"""The file in a node's folder that its device plugin reads: the names of its declared GPUs."""
 
 _PORTS_BEFORE_NODES = 3
 _PORTS_OF_A_NODE = 2
@@ -243,6 +245,9 @@ def kubelet_config(plan: KubernetesPlan, node: str) -> str:
         "healthzPort": port + 1,
         "readOnlyPort": 0,
         "registerNode": False,  # see `node_object`
+        # Which GPUs there are is known soon; the cluster is told where that has changed.
+        "nodeStatusUpdateFrequency": "2s",
+        "nodeStatusReportFrequency": "5m",
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": False},
@@ -289,19 +294,25 @@ def kubelet_options(node: str) -> list[str]:
 
 
 def node_object(node: str) -> dict[str, Any]:
-    """Return a node; a kubelet that makes its own one takes away declared GPUs as it begins."""
+    """Return a node: of one that a kubelet makes by itself a cloud has to say that it is ready."""
     labels = {"kubernetes.io/hostname": node, "kubernetes.io/os": "linux"}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": labels}}
 
 
-def node_status(plan: KubernetesPlan, node: str) -> dict[str, Any]:
-    """Return what is declared of a node: its GPUs, and where its kubelet is found."""
-    gpus = {GPU: str(plan.gpus)} if plan.gpus else {}
+def gpu_names(plan: KubernetesPlan, node: str) -> str:
+    """Return the names of a node's declared GPUs, a line each; no two nodes have the same."""
+    cards = declared_gpus(plan.nodes * plan.gpus, plan.port)
+    first = plan.names.index(node) * plan.gpus
+    return "".join(f"{card.uuid}\n" for card in cards[first : first + plan.gpus])
+
+
+def node_status(node: str) -> dict[str, Any]:
+    """Return what is declared of a node: where its kubelet is found."""
     addresses = [
         {"type": "InternalIP", "address": "127.0.0.1"},
         {"type": "Hostname", "address": node},
     ]
-    return {"status": {"addresses": addresses, "capacity": gpus, "allocatable": gpus}}
+    return {"status": {"addresses": addresses}}
 
 
 def first_objects() -> dict[str, dict[str, Any]]:

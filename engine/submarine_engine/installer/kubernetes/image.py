@@ -31,8 +31,12 @@ _TOOLS = (
     "readlink", "rm", "rmdir", "sed", "sleep", "sort", "stat", "tail", "tar", "test", "touch",
     "tr", "true", "uname", "wc", "xargs",
 )  # fmt: skip
-# Wheels bring their own libraries, but for those of the C and C++ compilers.
-_LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6", "libgomp.so.1")
+# Wheels bring their own libraries, but for those of the C and C++ compilers and of the C library:
+# some of its parts are empty today, and asked for by name all the same.
+_LIBRARIES = (
+    "libgcc_s.so.1", "libstdc++.so.6", "libgomp.so.1", "libdl.so.2", "libm.so.6", "libpthread.so.0",
+    "libresolv.so.2", "librt.so.1", "libutil.so.1",
+)  # fmt: skip
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "tests", "idlelib", "turtledemo")
 _ACCOUNTS = "root:x:0:0:root:/root:/bin/sh\nsubmarine:x:{user}:{user}::/srv/submarine:/bin/sh\n"
 _GROUPS = "root:x:0:\nsubmarine:x:{user}:\n"

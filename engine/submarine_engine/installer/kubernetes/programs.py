@@ -7,6 +7,7 @@ what is another one, wherever it comes from.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
@@ -16,7 +17,10 @@ from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.installer.kept import cache_folder, find_maker, make_once
 
 MODULES = Path(__file__).parent / "modules"
+_PLUGIN_SOURCE = MODULES / "gpus.go"
 DEFAULT_VERSION = "1.36.3"
+DEVICE_PLUGIN = "device-plugin"
+"""The program that names a node's declared GPUs: ours, of one file, by the same modules."""
 PROGRAMS = (
     "kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
 )  # fmt: skip
@@ -56,6 +60,14 @@ def programs_folder(version: str, environment: Mapping[str, str] | None = None) 
     return cache_folder(environment) / "kubernetes" / f"{version}-{digest}"
 
 
+def device_plugin(version: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Return where the device plugin of a version is kept, by what it is made of, there or not."""
+    made_of = (_PLUGIN_SOURCE, MODULES / version / "go.mod", MODULES / version / "go.sum")
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in made_of)).hexdigest()[:16]
+    folder = f"{DEVICE_PLUGIN}-{version}-{digest}"
+    return cache_folder(environment) / "kubernetes" / folder / DEVICE_PLUGIN
+
+
 def build_programs(
     version: str = DEFAULT_VERSION,
     environment: Mapping[str, str] | None = None,
@@ -64,6 +76,7 @@ def build_programs(
 ) -> Path:
     """Return the folder with Kubernetes' programs; Go builds them where they are not there yet.
 
+    The device plugin is built with them, and has a folder of its own, see `device_plugin`.
     Whoever comes while another builds waits for it. What an interrupted build left is removed.
 
     Parameters
@@ -86,7 +99,8 @@ def build_programs(
     """
     environment = dict(os.environ if environment is None else environment)
     folder = programs_folder(check_version(version), environment)
-    if folder.is_dir():
+    plugin = device_plugin(version, environment).parent
+    if folder.is_dir() and plugin.is_dir():
         return folder
     go = find_maker(
         "go",
@@ -99,18 +113,29 @@ def build_programs(
         report(f"building Kubernetes {version} by Go, once for all clusters (minutes) …")
         made = aside / "programs"
         made.mkdir(mode=0o700)
-        _run_go(go, version, made, environment)
+        packages = (f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS)
+        _run_go(go, version, environment, "-o", f"{made}{os.sep}", *packages)
+        return made
+
+    def build_plugin(aside: Path) -> Path:
+        made = aside / "plugin"
+        made.mkdir(mode=0o700)
+        # Go has the file in the folder of the version's modules, which is not ours to write in.
+        place = MODULES / version / DEVICE_PLUGIN / _PLUGIN_SOURCE.name
+        overlay = aside / "overlay.json"
+        overlay.write_text(json.dumps({"Replace": {str(place): str(_PLUGIN_SOURCE)}}))
+        words = ("-overlay", str(overlay), "-o", f"{made}{os.sep}", f"./{DEVICE_PLUGIN}")
+        _run_go(go, version, environment, *words)
         return made
 
     make_once(folder, build)
+    make_once(plugin, build_plugin)
     return folder
 
 
-def _run_go(go: str, version: str, folder: Path, environment: Mapping[str, str]) -> None:
-    command = [
-        go, "build", "-mod=readonly", "-trimpath", "-ldflags", _version_flags(version),
-        "-o", f"{folder}{os.sep}", *(f"k8s.io/kubernetes/cmd/{program}" for program in PROGRAMS),
-    ]  # fmt: skip
+def _run_go(go: str, version: str, environment: Mapping[str, str], *words: str) -> None:
+    flags = ["-mod=readonly", "-trimpath", "-ldflags", _version_flags(version)]
+    command = [go, "build", *flags, *words]
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Go
             command, cwd=MODULES / version,
@@ -146,4 +171,11 @@ def _version_flags(version: str) -> str:
     return " ".join(["-s", "-w", *flags])
 
 
-__all__ = ["DEFAULT_VERSION", "build_programs", "check_version", "programs_folder", "versions"]
+__all__ = [
+    "DEFAULT_VERSION",
+    "build_programs",
+    "check_version",
+    "device_plugin",
+    "programs_folder",
+    "versions",
+]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,14 +36,11 @@ while True: time.sleep(600)
 CHILDREN = """
 import os, subprocess, time
 def child(*words, **options):
-    pids.append(subprocess.Popen(words, close_fds=False, **options).pid)
-pids = []
-child("sleep", "600")
-child("sleep", "600", start_new_session=True)
-child("sh", "-c", "trap '' TERM HUP; sleep 600 & wait")
-with open({flag!r} + ".new", "w") as file:
-    file.write(" ".join(map(str, pids)))
-os.rename({flag!r} + ".new", {flag!r})
+    subprocess.Popen(words, close_fds=False, **options)
+child("sleep", "{nap}")
+child("sleep", "{nap}", start_new_session=True)
+child("sh", "-c", "trap '' TERM HUP; sleep {nap} & wait")
+while not os.path.exists({gate!r}): time.sleep(0.02)
 """
 
 
@@ -69,11 +68,13 @@ def start(cluster):
     return submit
 
 
-def gone(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+def naps_of(nap):
+    """Return how many processes of this machine sleep for so long: a pod has pids of its own."""
+    found = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended since; a zombie has no words
+            found += nap in (process / "cmdline").read_text(errors="replace")
+    return found
 
 
 def test_a_cancelled_job_can_put_itself_in_order(cluster, start):
@@ -170,12 +171,12 @@ def test_a_job_that_had_returned_before_is_a_success(cluster):
 
 
 def test_children_that_outlive_the_job_are_ended_with_it(cluster):
-    flag = cluster.folder / "flag"
-    job = cluster.submit(CHILDREN.format(flag=str(flag)), gpus=1)
+    nap, gate = f"600.{secrets.randbelow(10**9):09}", cluster.folder / "gate"
+    job = cluster.submit(CHILDREN.format(nap=nap, gate=str(gate)), gpus=1)
+    until(lambda: naps_of(nap) == 4)  # a shell and its own child
+    gate.touch()
     assert job.wait(180).state is JobState.SUCCEEDED
-    pids = flag.read_text().split()
-    assert len(pids) == 3
-    until(lambda: all(gone(pid) for pid in pids))
+    until(lambda: not naps_of(nap))
     assert cluster.holders() == {}
 
 
