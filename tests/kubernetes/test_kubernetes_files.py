@@ -200,20 +200,20 @@ def test_a_task_that_runs_is_ended_when_nobody_has_looked_after_it_for_its_lease
         fcntl.flock(file, fcntl.LOCK_EX)
         times = [0.0, 600.0, 600.0]
         owner = _Lease(str(pods.root), TASK, *times[1:])
-        owner.look()
+        owner.check()
         os.utime(heard, (0, 0))  # a clock is set to another year
-        owner.look()
+        owner.check()
         assert asked.read_text() == "", "a clock alone ends no task"
         owner._since -= 601
-        owner.look()
-        owner.look()
+        owner.check()
+        owner.check()
         assert asked.read_text() == "TERM\n"
         assert "its lease is over" in log.read_text()
         heard.touch()  # it has been heard again, and goes
-        owner.look()
+        owner.check()
         assert asked.read_text() == "TERM\n"
         owner._since -= 1201
-        owner.look()
+        owner.check()
         assert asked.read_text() == "TERM\nKILL\n"
         assert log.read_text().count("its lease is over") == 1
         waits = []
