@@ -52,6 +52,7 @@ LIMIT = 32 << 20
 _PIECE = 1 << 20
 _BETWEEN = 0.05  # seconds: the job is over and waits for it; each look is a question to a node
 _TEXT = ("stdout", "stderr")
+_EVENTS_EVERY = 1.0  # seconds: curves are looked at by people, and a look walks a shared disk
 _SERIES_EVERY = 2.0
 """Seconds: nobody waits for these, and each look is a question more to a node."""
 
@@ -113,10 +114,21 @@ class FolderSource:
         self.container = container
         self._folder = folder
         self._packed: dict[str, int] = {}
+        self._pack_due = 0.0
 
     def sizes(self) -> Mapping[str, int]:
         """Return the size of each file; empty where the folder is not there."""
-        self._pack_events()
+        found = self._scan()
+        # Whoever waits for the next line asks for sizes many times a second. What the task has
+        # written before its end is packed in the same answer that tells of the end.
+        if EXIT in found or time.monotonic() >= self._pack_due:
+            self._pack_due = time.monotonic() + _EVENTS_EVERY
+            if self._pack_events():
+                with suppress(OSError):
+                    found[LOG] = (self._folder / LOG).lstat().st_size
+        return found
+
+    def _scan(self) -> dict[str, int]:
         found = {}
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
@@ -156,7 +168,7 @@ class FolderSource:
     def close(self) -> None:
         """Close nothing: files are opened as they are read."""
 
-    def _pack_events(self) -> None:
+    def _pack_events(self) -> bool:
         """Put what is new of the task's events into the log that they come home in."""
         logdir, there = self._folder / "logdir", {}
         with suppress(OSError):  # gone with its folder, or no room: the next look goes on
@@ -165,6 +177,8 @@ class FolderSource:
             if there != self._packed:
                 pack(str(logdir), str(self._folder / LOG))
                 self._packed = there
+                return True
+        return False
 
 
 class LogMirror:
