@@ -145,3 +145,20 @@ def own_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SUBMARINE_IMPORTS_AHEAD", "false")
     monkeypatch.setenv("SUBMARINE_YARN_AHEAD", "false")
     monkeypatch.setenv("SUBMARINE_PROVENANCE", "false")
+
+
+@pytest.fixture
+def write_steady_marks(monkeypatch: pytest.MonkeyPatch):
+    """Give `masking.write_marks` with the same key each time.
+
+    By one key in a thousand other text looks like the beginning of a test's secret, and what a job
+    that runs may be writing of it is held back.
+    """
+    from submarine_engine import masking
+
+    def write(folder: Path, values: list[tuple[str, str]]) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "urandom", bytes)
+            masking.write_marks(folder, values)
+
+    return write

@@ -106,7 +106,18 @@ def _read_any_of(value: object) -> tuple[str, ...]:
 
 
 def read_tables(value: object) -> dict[str, dict[str, object]]:
-    """Return tables by their names: those of TOML, or a text that would be one there."""
+    """Return tables by their names.
+
+    Parameters
+    ----------
+    value
+        Those of TOML, or a text that would be one there, as a variable has it.
+
+    Raises
+    ------
+    ValueError
+        It is no table of tables.
+    """
     if isinstance(value, str):
         try:
             value = parse_toml(f"value = {value.strip()}").get("value")
@@ -118,7 +129,18 @@ def read_tables(value: object) -> dict[str, dict[str, object]]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return what a text of TOML says; raises `ValueError`."""
+    """Return what a text of TOML says.
+
+    Parameters
+    ----------
+    text
+        The whole of it.
+
+    Raises
+    ------
+    ValueError
+        It is no TOML.
+    """
     if sys.version_info >= (3, 11):
         import tomllib  # noqa: PLC0415 - most have no file
     else:

@@ -142,9 +142,11 @@ def test_a_big_log_with_a_secret_is_never_in_memory_as_a_whole(ask, own_job, mon
     assert max(most) < 2 << 20
 
 
-def test_the_first_half_of_a_secret_waits_for_the_other(ask, own_job, monkeypatch):
+def test_the_first_half_of_a_secret_waits_for_the_other(
+    ask, own_job, monkeypatch, write_steady_marks
+):
     token = "0123456789" * 3
-    write_marks(JobPaths(own_job.cluster.home, own_job.id).root, [("TOKEN", token)])
+    write_steady_marks(JobPaths(own_job.cluster.home, own_job.id).root, [("TOKEN", token)])
     state = LogPages.state
     over = False
     monkeypatch.setattr(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from submarine_engine.history import JobPaths
-from submarine_engine.masking import masker_of, write_marks
+from submarine_engine.masking import masker_of
 from submarine_jupyter import log_index, output
 from submarine_jupyter.output import MOST_SHOWN, Output
 
@@ -291,9 +291,9 @@ def test_a_question_is_text_and_nothing_that_is_shown(written):
     assert written.shown() == [(1, "figure")]
 
 
-def test_what_may_become_a_secret_is_not_shown_while_the_job_runs(written):
+def test_what_may_become_a_secret_is_not_shown_while_the_job_runs(written, write_steady_marks):
     token = "0123456789" * 3
-    write_marks(written.paths.root, [("TOKEN", token)])
+    write_steady_marks(written.paths.root, [("TOKEN", token)])
     masker_of.cache_clear()
     written.output = Output(written.paths, "worker-0")
     written.write(0, f"first\nit is {token[:15]}")
@@ -306,8 +306,10 @@ def test_what_may_become_a_secret_is_not_shown_while_the_job_runs(written):
 
 
 @pytest.mark.parametrize(("state", "shown"), [("succeeded", "0123456789"), ("running", "*" * 10)])
-def test_a_log_that_ends_like_a_secret_is_shown_once_the_job_is_over(written, state, shown):
-    write_marks(written.paths.root, [("TOKEN", "0123456789" * 3)])
+def test_a_log_that_ends_like_a_secret_is_shown_once_the_job_is_over(
+    written, state, shown, write_steady_marks
+):
+    write_steady_marks(written.paths.root, [("TOKEN", "0123456789" * 3)])
     written.paths.status.write_text(json.dumps({"version": 1, "state": state}))
     masker_of.cache_clear()
     written.output = Output(written.paths, "worker-0")

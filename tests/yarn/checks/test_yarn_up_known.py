@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.cli import main
 from submarine_engine.clusters.yarn import gpus
 from submarine_engine.errors import ConfigError
-from submarine_engine.installer import HadoopCluster, Plan, Wanted
+from submarine_engine.installer import ClusterPlan, HadoopCluster, Wanted
 from submarine_engine.installer.daemons import marks
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.plan import FIRST
@@ -43,7 +43,9 @@ def up(recorded, monkeypatch, tmp_path):
     def is_up():
         layout = HadoopCluster().layout
         java = Java(Path("/java"), 17)
-        write_files(Plan.make(Wanted(gpus=1), port=FIRST, java=java, jars=Path("/jars")), layout)
+        write_files(
+            ClusterPlan.make(Wanted(gpus=1), port=FIRST, java=java, jars=Path("/jars")), layout
+        )
         manager = recorded("busy")
         manager.nodes()[0]["nodeHTTPAddress"] = manager.address
         manager.folder = layout.conf
