@@ -1,8 +1,9 @@
-"""Tasks of whom nothing is heard for a while: that is said, and taken back."""
+"""How often tasks are looked at; those of whom nothing is heard: that is said, and taken back."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import Mock, PropertyMock
 
 import pytest
 from submarine_engine.clusters import job_run
@@ -105,3 +106,16 @@ def test_what_somebody_else_warns_of_stays():
     run._write(Warned(text="its memory is almost used up"))
     run._poll_tasks()
     assert run._status.warning == "its memory is almost used up"
+
+
+def test_what_a_turn_takes_once_is_not_rested_for(monkeypatch):
+    spent = iter(
+        [0.0, 0.5, 0.5, 0.501, 0.501, 0.9, 0.9, 1.3]
+    )  # before and after each of four turns
+    monkeypatch.setattr(job_run.time, "thread_time", lambda: next(spent))
+    run = Mock(_effort=0.0, _containers=[Mock(id="one")])
+    run._turn.return_value, run._pause.return_value = False, 0.05
+    run._stacks.is_sampling = False
+    type(run._status.state).final = PropertyMock(side_effect=[False] * 4 + [True])
+    assert JobRun.run(run, Mock(is_set=lambda: False))
+    assert [call.args[1] for call in run._rest.call_args_list] == [0.05, 0.05, 0.05, 1.0]

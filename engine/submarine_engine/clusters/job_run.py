@@ -113,7 +113,7 @@ _UNTOLD = 0.5  # seconds of waiting that are not worth a word, nor three questio
 _EACH = 0.008  # seconds a task
 _CROWD = 0.5  # seconds: what text may be late by, at most, however many tasks there are
 
-_REST = 12  # times what a turn took of the processor: hundreds of tasks take a twelfth of a core
+_REST = 12  # times what turns take of the processor: hundreds of tasks take a twelfth of a core
 
 _ROOM_COMES = 30.0  # seconds that a full disk is given before the job ends between two attempts
 
@@ -306,12 +306,14 @@ class JobRun:
                 return False
             began = time.thread_time()
             again = self._turn()
-            self._effort = time.thread_time() - began
+            effort, self._effort = self._effort, time.thread_time() - began
             if not again:
                 if not any(container.id for container in self._containers):
                     self._journal.rest()  # it may wait for days, beside a thousand others
                 pause = _LIVELY if self._stacks.is_sampling else self._pause()
-                self._rest(stop, max(pause, min(self._effort * _REST, _EVERY)))
+                # What one turn takes once, as bringing a pod its files, is no measure of the next.
+                usual = min(effort, self._effort)
+                self._rest(stop, max(pause, min(usual * _REST, _EVERY)))
         self._request.forget()
         return True
 
