@@ -60,6 +60,7 @@ _STAGED = ".staged"
 _ARCHIVE = ".archive"
 _LOOKS_EVERY = 0.02  # seconds: the pod's end waits for this look, which is at two files
 _HEARD_EVERY = 5.0  # seconds between two notes that the driver is there
+_EXIT = "exit"  # the last file that `submarine_runtime.launcher` writes
 _EVENTS_EVERY = 1.0  # seconds between two looks for new events of a task that runs
 _USED_EVERY = 3600.0  # seconds between two notes that an environment on a volume is in use
 _UNUSED = 30 * 86400.0  # seconds after which one that nobody has used is removed
@@ -417,19 +418,26 @@ class Server:
     def do_sizes(self, _body: bytes) -> dict[str, Any]:
         """Tell the size of each file of the task's folder, and whether the task is alive."""
         alive = runs(self._folder)  # first: what a task writes last is there when it is not
-        self._pack_events(hurry=not alive)
+        found = self._sizes()
+        # Its end is told by a file, for a moment before its lock is free: whoever sees that file
+        # comes for no more events.
+        if self._pack_events(hurry=not alive or _EXIT in found):
+            found = self._sizes()
+        return {"sizes": found, "alive": alive}
+
+    def _sizes(self) -> dict[str, int]:
         found = {}
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # it was renamed, or is gone
                     if entry.is_file(follow_symlinks=False):
                         found[entry.name] = entry.stat(follow_symlinks=False).st_size
-        return {"sizes": found, "alive": alive}
+        return found
 
-    def _pack_events(self, *, hurry: bool) -> None:
-        """Pack what is new below the task's log directory into a file that is seen from outside."""
+    def _pack_events(self, *, hurry: bool) -> bool:
+        """Pack what is new below the task's log directory; whether it was looked at."""
         if not hurry and time.monotonic() < self._events_due:
-            return
+            return False
         self._events_due = time.monotonic() + _EVENTS_EVERY
         # There is no such folder before the job's files have come, nor is there our runtime.
         if os.path.isdir(f"{self._folder}/logdir"):
@@ -438,6 +446,7 @@ class Server:
 
             with suppress(OSError):  # the disk is full: the next look goes on
                 eventpack.pack(f"{self._folder}/logdir", f"{self._folder}/{eventpack.LOG}")
+        return True
 
     def _see_runtime(self) -> None:
         """Let the rest of our runtime be imported: it came later than this very program."""

@@ -259,8 +259,9 @@ def test_an_image_without_python_is_told_by_the_pods_own_words(pods, files):
         files.hello()
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["its lock is free", "and soon will be"])
 def test_what_a_task_writes_for_tensorboard_comes_while_it_runs_and_at_its_end(
-    pods, brought, tmp_path
+    pods, brought, tmp_path, held
 ):
     folder = pods.root / "job" / TASK
     (folder / "logdir/train").mkdir(parents=True)
@@ -272,9 +273,10 @@ def test_what_a_task_writes_for_tensorboard_comes_while_it_runs_and_at_its_end(
     copy = home.task(TASK).logdir / "train/events.out.1"
     until(lambda: container.poll() == [] and copy.exists() and copy.read_bytes() == b"one")
     events.write_bytes(b"one and two")
-    (folder / BEGUN).touch()  # whoever ran it holds its lock no more: it is over
-    (folder / "exit").write_text("0\n")
-    assert container.drain()
+    with (folder / BEGUN).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if held else fcntl.LOCK_UN)
+        (folder / "exit").write_text("0\n")
+        assert container.drain()
     assert copy.read_bytes() == b"one and two"
 
 
