@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -135,6 +137,13 @@ class Ran:
         return results[-1]["data"]["text/plain"] if results else None
 
 
+def _is_free(port: int) -> bool:
+    with socket.socket() as one, suppress(OSError):
+        one.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
 class Driven:
     """A kernel that runs, and a client of it."""
 
@@ -142,8 +151,6 @@ class Driven:
         self, home: str, module: str = "submarine_kernel", env: dict[str, str] | None = None
     ) -> None:
         self.home = home
-        self.manager = KernelManager()
-        self.manager.kernel_spec.argv = [sys.executable, "-m", module, "-f", "{connection_file}"]
         self.environment = {
             **os.environ,
             "SUBMARINE_HOME": home,
@@ -153,8 +160,23 @@ class Driven:
             **(env or {}),
         }
         self.cwd = home
-        self.manager.start_kernel(env=self.environment, cwd=home)
-        self.connect()
+        while not self._begin(module):
+            pass
+
+    def _begin(self, module: str) -> bool:
+        """Start the kernel; False where one of its ports, picked ahead, was another's by then."""
+        self.manager = KernelManager()
+        self.manager.kernel_spec.argv = [sys.executable, "-m", module, "-f", "{connection_file}"]
+        self.manager.start_kernel(env=self.environment, cwd=self.cwd)
+        try:
+            self.connect()
+        except RuntimeError:
+            self.client.stop_channels()
+            if self.manager.is_alive() or all(map(_is_free, self.manager.ports)):
+                raise
+            self.manager.shutdown_kernel(now=True)
+            return False
+        return True
 
     def connect(self) -> None:
         self.client: BlockingKernelClient = self.manager.client()
