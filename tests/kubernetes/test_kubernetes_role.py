@@ -13,6 +13,8 @@ from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import until
 
+from tests.kubernetes_homes import end_keeper
+
 pytestmark = pytest.mark.long
 
 PATIENCE = 240.0
@@ -63,6 +65,7 @@ def place(ana, kubernetes_home, kubernetes_folder, monkeypatch):
     place = Place("kubernetes", kubernetes_home, kubernetes_folder)
     yield place
     place.clean_up()
+    end_keeper(kubernetes_home)  # its account goes, and the next test's is another of that name
 
 
 def test_the_role_allows_what_jobs_need_and_nothing_else(ana):
