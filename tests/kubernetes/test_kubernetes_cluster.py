@@ -69,6 +69,13 @@ def refusal_of(place, **options):
     return None
 
 
+def test_an_address_elsewhere_reaches_the_code_as_it_was_given(place):
+    code = "import os\n[os.environ[f'SUBMARINE_{one}_PATH'] for one in ('INPUT', 'CHECKPOINT')]"
+    given = ["s3://bucket/train", "file:///data/run"]
+    job = place.submit(code, input_path=given[0], checkpoint_path=given[1], gpus=0)
+    assert job.result(180) == [given[0], "/data/run"]
+
+
 def test_a_job_is_a_pod_and_leaves_nothing(place):
     job, gate = begin(place, gpus=1)
     (pod,) = pods(job)

@@ -71,6 +71,7 @@ def beginning(  # noqa: PLR0913 - as the runtime's protocol has them
     runtime: Path,
     outer: Mapping[str, str],
     wanted: Mapping[str, str],
+    python: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the content of ``task.json`` and of ``launch.json`` of a task.
 
@@ -86,6 +87,8 @@ def beginning(  # noqa: PLR0913 - as the runtime's protocol has them
         Where these lie there: the bundle, the folder to run in, and `submarine_runtime`.
     outer, wanted
         As `job_environment` has them; the job's own variables and secrets come last.
+    python
+        The interpreter of the task there; ``python`` of the job's `launch` unless given.
     """
     task = folder.name
     role = next(role for role in spec.roles if task in role.tasks)
@@ -110,7 +113,12 @@ def beginning(  # noqa: PLR0913 - as the runtime's protocol has them
     )
     launch = {
         "gpus": role.resources.gpus or 0,
-        "command": [job.launch["python"], "-u", str(runtime / "__main__.py"), str(folder)],
+        "command": [
+            python or job.launch["python"],
+            "-u",
+            str(runtime / "__main__.py"),
+            str(folder),
+        ],
         "environment": environment,
         "workdir": workdir,
         **{name: str(runtime / f"{name}.py") for name in ("inside", "artifacts")},

@@ -10,12 +10,9 @@ from submarine_runtime.launcher import ASKED
 from submarine_runtime.pod import ROOT
 from submarine_runtime.saving import PLACE
 
-from submarine_engine.clusters.environment import file_address, job_environment
 from submarine_engine.clusters.kubernetes.files import pack
 from submarine_engine.clusters.kubernetes.manifest import chosen, read_volumes
-from submarine_engine.clusters.store import task_plan
-from submarine_engine.history import TaskPaths
-from submarine_engine.secret_values import noted_values
+from submarine_engine.clusters.noted_request import beginning
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import KeptJob
@@ -37,39 +34,19 @@ def task_archive(job: KeptJob, spec: JobSpec, task: str) -> bytes:
     volumes = read_volumes(chosen(spec, "volumes"))
     folder = Path(str(job.record["workdir"]))
     seen = any(folder.is_relative_to(path) for path in volumes)
-    workdir, task_root = str(folder) if seen else f"{ROOT}/work", Path(ROOT, "job", task)
-    plan = task_plan(
+    root = Path(ROOT, "job", task)
+    plan, launch = beginning(
+        job,
         spec,
-        task,
-        job_id=job.paths.job_id,
+        root,
         bundle=f"{ROOT}/job/bundle",
-        entry=job.launch["entry"],
-        workdir=workdir,
-        home=job.launch["home"],
-        attempt=job.attempt,
+        workdir=str(folder) if seen else f"{ROOT}/work",
+        runtime=Path(ROOT, "lib/submarine_runtime"),
+        outer={"HOME": f"{ROOT}/user", **job.launch["outer"]},
+        wanted={PLACE: str(root)},
+        python=job.launch.get("task_python"),
     )
-    role = next(role for role in spec.roles if task in role.tasks)
-    environment = job_environment(
-        {"HOME": f"{ROOT}/user", **job.launch["outer"]},
-        {PLACE: str(task_root), **spec.env, **noted_values(job.paths.root)},
-        job_id=job.paths.job_id,
-        task=TaskPaths(task_root),
-        vcores=role.resources.vcores,
-        input_path=file_address(spec.input_path or "", ""),
-        checkpoint_path=file_address(spec.checkpoint_path or "", ""),
-    )
-    lib = f"{ROOT}/lib/submarine_runtime"
-    python = job.launch.get("task_python") or job.launch["python"]
-    launch = {
-        "gpus": role.resources.gpus or 0,
-        "command": [python, "-u", f"{lib}/__main__.py", str(task_root)],
-        "environment": environment,
-        "workdir": workdir,
-        "inside": f"{lib}/inside.py",
-        "artifacts": f"{lib}/artifacts.py",
-        "passes_on": True,
-        "tells": "",
-    }
+    launch |= {"passes_on": True, "tells": ""}
     below = f"job/{task}"
     beside = {
         f"work/{name}": (job.paths.bundle / name).read_bytes() for name in job.launch["beside"]
@@ -81,7 +58,7 @@ def task_archive(job: KeptJob, spec: JobSpec, task: str) -> bytes:
             f"{below}/logdir/": b"",
             f"{below}/artifacts/": b"",
             f"{below}/{ASKED}": b"",
-            f"{below}/task.json": json.dumps({**plan, "results": "."}).encode(),
+            f"{below}/task.json": json.dumps(plan).encode(),
             f"{below}/launch.json": json.dumps(launch).encode(),
             **beside,
         },
