@@ -72,7 +72,7 @@ def test_what_a_job_waits_for_is_said_once_in_the_clusters_words(stage, ahead, r
 def test_gpus_whose_ids_are_not_known_yet_are_counted(stage):
     started = fold(stage.until(stage.story(), Granted))
     [task] = started.tasks
-    waiting = dataclasses.replace(task, gpus=("000002/0", "000002/1"))
+    waiting = dataclasses.replace(task, gpus=("worker-0/0", "worker-0/1"))
     card = view(stage.record(), dataclasses.replace(started, tasks=(waiting,)), stage.at(3.5))
     assert (card.state, card.ledger.gpus, card.tasks[0].gpus) == ("starting", "2 GPUs", "2")
     assert view(stage.record(), started, stage.at(3.5)).tasks[0].gpus == "0, 1"

@@ -468,20 +468,19 @@ class TaskRun(ABC):
     def granted(self, began: float) -> Granted:
         """Return that the container is the task's since `began`, on the cluster's wall clock.
 
-        Which GPUs it was given only its node knows; the task tells when it starts.
+        Which GPUs it was given only its node knows; the task tells when it starts. Until then they
+        go by numbers of the task's own, `worker-0/0`, which `TaskStatus.named_gpus` leaves out.
 
         Parameters
         ----------
         began
             In seconds since the epoch.
         """
-        gpus = tuple(f"{self.id[-6:]}/{number}" for number in range(self.gpus))
-        host = self.node.partition(":")[0]
         return Granted(
             task=self.task,
-            host=host,
+            host=self.node.partition(":")[0],
             container=self.id,
-            gpus=gpus,
+            gpus=tuple(f"{self.task}/{number}" for number in range(self.gpus)),
             attempt=self.attempt,
             at=here(began),
         )
