@@ -1,7 +1,7 @@
 """A supervisor's start: it starts the task before anything heavy is imported.
 
 A job's first line waits for nothing but this, so it runs by its path, outside the package, without
-site packages (``python -I -S supervisor.py …``). The second half, `backend`, is imported while the
+site packages (``python -I -S supervisor.py …``). Its driver, in `backend`, is imported while the
 task's Python comes up.
 """
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         # Whatever loses its parent becomes this process's child, so that nothing outlives the job.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         pid, started = 0, (0.0, 0.0)
-        if task:  # of several, the second half starts each
+        if task:  # of several, the driver starts each
             pid, started = _start(f"{home}/jobs/{job_id}/launch.json", command, logs, held)
     sys.path.insert(0, __file__.rsplit("/", 4)[0])
     from submarine_engine.clusters.local.backend import supervise  # noqa: PLC0415 - late, see above
