@@ -38,14 +38,14 @@ def __getattr__(name: str) -> object:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Do what ``%load_ext submarine_magics`` asks for."""
+    """Do in `shell` what ``%load_ext submarine_magics`` asks for."""
     from submarine_magics.extension import load  # noqa: PLC0415 - launch alone needs no magics
 
     load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Do what ``%unload_ext submarine_magics`` asks for; jobs go on."""
+    """Do in `shell` what ``%unload_ext submarine_magics`` asks for; jobs go on."""
     from submarine_magics.extension import unload  # noqa: PLC0415 - as above
 
     unload(shell)

@@ -47,7 +47,7 @@ def numbered(raw: str, first: int = 1) -> Numbered:
 
 
 def cleaned(lines: Numbered, manager: TransformerManager) -> Numbered:
-    """Take off what is not code: leading empty lines, common indentation, prompts."""
+    """Take off what is not code, by `manager`: leading empty lines, common indentation, prompts."""
     for transform in manager.cleanup_transforms:
         lines = _applied(cast("_Transform", transform), lines)
     return lines
@@ -70,7 +70,7 @@ def lines_above(lines: Sequence[str]) -> int:
 
 
 def transformed(lines: Numbered, manager: TransformerManager) -> Numbered:
-    """Turn IPython's syntax within cleaned lines into calls of ``get_ipython()``.
+    """Turn IPython's syntax within cleaned lines into calls of ``get_ipython()``, by `manager`.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from submarine_magics.show import Listing, answer
 
 
 def list_artifacts(command: Command) -> Listing[Artifact] | None:
-    """Return a job's artifacts, or copy them into a folder."""
+    """Return the artifacts of the job that `command` names, or copy them into its ``to``."""
     job = open_job(command.values["job"])
     found = job.cluster.artifacts(job.id)
     if folder := command.values.get("to"):

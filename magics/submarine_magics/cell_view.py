@@ -239,6 +239,15 @@ def show_log(
 ) -> None:
     """Show a job's text from byte `offset` on: what is there now, or with `wait` to its end.
 
+    Parameters
+    ----------
+    job
+        Over or not.
+    task
+        Whose text; None for that of all tasks.
+    streams
+        Those that are shown: ``stdout``, ``stderr``, or both.
+
     Raises
     ------
     CommandError
@@ -260,6 +269,8 @@ def follow_job(job: Job, interrupt: Interrupt, origin: str = "", which: str = FI
 
     Parameters
     ----------
+    origin
+        Where the job was submitted, in words: ``In [3]``; empty where nobody knows.
     which
         Whose log is shown, of several tasks: as `submarine_engine.logs.follow` has it.
 

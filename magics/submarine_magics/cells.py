@@ -32,7 +32,7 @@ NOWHERE: Place = (0, 0)
 
 
 def failed_at(error: BaseException) -> Place:
-    """Return where a cell raised."""
+    """Return where the cell stood that raised `error`."""
     trace = traceback.walk_tb(error.__traceback__)
     line, body = _place((frame.f_code, line) for frame, line in trace)
     return line or 1, body

@@ -25,7 +25,15 @@ _LOOKED_AT = 200
 
 
 def run_debug(bench: Workbench, command: Command) -> None:
-    """Open a debugger over the frames of a job; where nobody can be asked, show them.
+    """Open a debugger over a job's frames; where nobody can be asked, show them.
+
+    Parameters
+    ----------
+    bench
+        The notebook's: its shell has the debugger.
+    command
+        Its ``job``, without one the notebook's last that failed; its ``task``, without one the task
+        that failed first.
 
     Raises
     ------
@@ -44,7 +52,17 @@ def run_debug(bench: Workbench, command: Command) -> None:
 
 
 def open_by_debug(error: JobFailedError, job: Job, task: str = "") -> None:
-    """Let a bare ``%debug`` after the cell open the frames of its job."""
+    """Let a bare ``%debug`` after the cell open the frames of its job.
+
+    Parameters
+    ----------
+    error
+        What the cell is about to raise.
+    job
+        The one that failed by it.
+    task
+        Whose frames; empty for the one that failed first.
+    """
     error.frames_below = partial(traceback_of, job.id, task or None, error)
 
 

@@ -20,7 +20,7 @@ NAMES = (("cell", "submarine"), ("line", "submarine"), ("cell", "submarine.pytho
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics, their completion, and how a `Job` is displayed."""
+    """Register in `shell` the magics, their completion, and how a `Job` is displayed."""
     bench = bench_of(shell)
 
     def submarine(line: str) -> object:
@@ -50,7 +50,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take back what `load` registered; jobs go on."""
+    """Take back what `load` registered in `shell`; jobs go on."""
     for kind, name in NAMES:
         shell.magics_manager.magics[kind].pop(name, None)
     if with_body in shell.input_transformers_cleanup:
@@ -62,7 +62,7 @@ def unload(shell: InteractiveShell) -> None:
 
 
 def with_body(lines: list[str]) -> list[str]:
-    """Let one of our cell magics stand below comments, and alone.
+    """Let one of our cell magics stand below comments, and alone, in the `lines` of a cell.
 
     IPython wants a cell magic in the first line, and refuses one without a body;
     ``%%submarine --help`` needs none.

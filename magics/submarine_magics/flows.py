@@ -31,20 +31,20 @@ _TICK = 1.0  # seconds after which the card's times are drawn anew, though nothi
 
 
 def show_flow(_: Workbench, command: Command) -> None:
-    """Show the graph of a flow, or of the one that a notebook would become."""
+    """Show the graph of the flow of `command`, or of the one that its notebook would become."""
     from submarine_engine.flows.folder import place_of  # noqa: PLC0415 - as above
 
     display(_bundle(place_of(command.values["flow"]), None), raw=True)
 
 
 def flow_status(_: Workbench, command: Command) -> None:
-    """Show how far a run is."""
+    """Show how far the run of `command` is, the newest one of its folder unless it names one."""
     folder, run = _run_of(command)
     display(_bundle(folder, _status(folder, run)), raw=True)
 
 
 def run_flow(_: Workbench, command: Command) -> None:
-    """Run a flow to its end, or go on with a run of it; an interrupt cancels it."""
+    """Run the flow of `command` to its end, or go on with a run of it; an interrupt cancels it."""
     from submarine_engine.flows.folder import place_of  # noqa: PLC0415 - as above
     from submarine_engine.flows.runner import start_run  # noqa: PLC0415 - as above
 
@@ -56,7 +56,7 @@ def run_flow(_: Workbench, command: Command) -> None:
 
 
 def retry_flow(_: Workbench, command: Command) -> None:
-    """Run again what has failed, and what follows it."""
+    """Run again what has failed in the run of `command`, and what follows it."""
     from submarine_engine.flows.runner import retry_run  # noqa: PLC0415 - as above
 
     folder, run = _run_of(command)
@@ -67,7 +67,7 @@ def retry_flow(_: Workbench, command: Command) -> None:
 
 
 def cancel_flow(_: Workbench, command: Command) -> None:
-    """Ask a run to end."""
+    """Ask the run of `command` to end, the newest one of its folder unless it names one."""
     from submarine_engine.flows.runner import cancel_run  # noqa: PLC0415 - as above
 
     folder, run = _run_of(command)

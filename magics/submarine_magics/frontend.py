@@ -80,7 +80,7 @@ class FrontEnd:
     board_page: Callable[[str], str | None] | None = None
 
     def name_of(self, cell_id: str | None) -> str:
-        """Return how a cell is called; empty for one that is called by its number."""
+        """Return how the cell `cell_id` is called; empty for one that is called by its number."""
         return self.names.get(cell_id or "", "")
 
 
@@ -139,6 +139,11 @@ def cell_order(namespace: Mapping[str, object]) -> list[str]:
 
     What the front end says itself comes first. Empty where the file is not known, is half written,
     or has no ids (before nbformat 4.5).
+
+    Parameters
+    ----------
+    namespace
+        The kernel's, in which some front ends say which file it is.
     """
     if current.order:
         return list(current.order)

@@ -40,6 +40,13 @@ _INLINE = "matplotlib_inline.backend_inline"
 def bring_home(bench: Workbench, job: Job) -> object:
     """Execute what the job's cell defines, bind what it bound, change what it changed.
 
+    Parameters
+    ----------
+    bench
+        The notebook's: there the variables are bound, and the cell is noted as run.
+    job
+        Any, over or not: it is waited for.
+
     Returns
     -------
     object
@@ -118,6 +125,15 @@ def fetch(bench: Workbench, job: Job, names: Sequence[str]) -> None:
     """Bind variables of a job's cell that stayed in the job.
 
     They share no objects with what has come home before.
+
+    Parameters
+    ----------
+    bench
+        The notebook's, where they are bound.
+    job
+        It has to be over.
+    names
+        Of the variables; all of them, or none is bound.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from submarine_magics.show import say
 
 
 def run_inside(command: Command) -> None:
-    """Run a program inside a job; an interrupt of the cell is the program's.
+    """Run the program of `command` inside its job; an interrupt of the cell is the program's.
 
     A notebook keeps what it shows, so the job's secrets are masked as they are in its log.
     """

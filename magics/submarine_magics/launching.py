@@ -98,7 +98,19 @@ def prepare(
     *,
     cell: Cell | None = None,
 ) -> PreparedCall:
-    """Make spec and bundle of a call of this notebook, for whoever runs it by a job of its own."""
+    """Make spec and bundle of a call of this notebook, for whoever runs it by a job of its own.
+
+    Parameters
+    ----------
+    function
+        What the job calls.
+    args
+        Its own.
+    keywords
+        The function's own, and the job's options.
+    cell
+        That runs now and defines the first of `args`; None where cells that were executed do.
+    """
     shell = get_ipython()
     return _prepare(bench_of(shell), function, args, keywords, cell=cell)
 

@@ -53,12 +53,20 @@ def expanded(text: str, known: Container[str]) -> str:
 
 
 def run(text: str, known: Container[str]) -> str:
-    """Return the statement for ``!text``."""
+    """Return the statement for ``!text``, where the names `known` have a value."""
     return f"subprocess.run({expanded(text, known)}, shell=True)"
 
 
 def output(text: str, known: Container[str]) -> str:
-    """Return the expression for what ``!text`` gives when it is assigned: a list of lines."""
+    """Return the expression for what an assigned ``!text`` gives: a list of lines.
+
+    Parameters
+    ----------
+    text
+        As typed, without the exclamation mark.
+    known
+        Names that have a value where it stands.
+    """
     return f"subprocess.getoutput({expanded(text, known)}).splitlines()"
 
 
@@ -168,13 +176,33 @@ _REASONS = {name: reason for reason, names in _DROPPED.items() for name in names
 
 
 def shell_call(method: str, text: str, known: Container[str]) -> Rewrite:
-    """Rewrite ``!text`` (method ``system``) or what an assigned one is (``getoutput``)."""
+    """Rewrite ``!text`` (method ``system``) or what an assigned one is (``getoutput``).
+
+    Parameters
+    ----------
+    method
+        That of IPython's shell.
+    text
+        As typed, without the exclamation mark.
+    known
+        Names that have a value where it stands.
+    """
     code = run(text, known) if method == "system" else output(text, known)
     return Rewrite(code, imports=SUBPROCESS)
 
 
 def line_magic(name: str, line: str, known: Container[str]) -> Rewrite:
-    """Rewrite ``%name line``, but for the magics around code, see `WRAPPERS`."""
+    """Rewrite ``%name line``, but for the magics around code, see `WRAPPERS`.
+
+    Parameters
+    ----------
+    name
+        The magic's.
+    line
+        What follows it.
+    known
+        Names that have a value where it stands.
+    """
     if rewrite := _IN_PYTHON.get(name):
         return rewrite(line, known)
     if name in _SHELL:
@@ -183,14 +211,14 @@ def line_magic(name: str, line: str, known: Container[str]) -> Rewrite:
 
 
 def interactive(typed: str) -> Rewrite:
-    """Return what becomes of a magic that asks a person."""
+    """Return what becomes of a magic that asks a person: `typed`, as the message calls it."""
     return Rewrite(
         None, f"{typed} asks questions, and nobody can answer in a job", "use it in the notebook"
     )
 
 
 def without_options(name: str, line: str) -> str:
-    """Return the code in the line of a magic around code, without the magic's own options."""
+    """Return the code in the `line` of the magic `name`, one of `WRAPPERS`, without its options."""
     valued = WRAPPERS[name]
     while match := re.match(r"(?:--[\w-]+(?:=\S*)?|-([a-zA-Z])(\S*))(?:\s+|$)", line):
         line = line[match.end() :]
@@ -329,6 +357,17 @@ def cell_magic_code(
     name: str, line: str, body: Numbered, known: Container[str]
 ) -> tuple[Rewrite, Numbered]:
     """Rewrite a cell magic that runs a program or writes a file.
+
+    Parameters
+    ----------
+    name
+        The magic's.
+    line
+        What follows it in its line.
+    body
+        The lines below.
+    known
+        Names that have a value where the cell runs.
 
     Returns
     -------

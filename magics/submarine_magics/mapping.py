@@ -28,6 +28,17 @@ _CALL = "call"
 def run_map(bench: Workbench, command: Command, main: Cell, *, shown: bool) -> object:
     """Run the cell `main` once for each file; bring home what the calls gave.
 
+    Parameters
+    ----------
+    bench
+        The notebook's, where what comes home is bound.
+    command
+        With ``map``, and the options of each call's job.
+    main
+        The cell that runs now.
+    shown
+        Whether the notebook shows the cell's value.
+
     Returns
     -------
     object
@@ -85,7 +96,7 @@ _OWN = {"map", "max_gpus", "num_workers", "detach", "output"}
 
 
 def files_of(told: str) -> tuple[str, list[str]]:
-    """Return the name, and the files in their order, of ``files=data/*.csv``.
+    """Return name and files, in their order, of the word `told`: ``files=data/*.csv``.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from submarine_engine.asking import read_at_terminal
 
 
 def can_read(shell: InteractiveShell) -> bool:
-    """Return whether the front end that runs the cell lets it ask.
+    """Return whether the front end that runs the cell in `shell` lets it ask.
 
     Runners of notebooks do not. A subshell's thread does not get the signals by which a question
     ends that nobody needs to answer any more.
@@ -27,7 +27,7 @@ def can_read(shell: InteractiveShell) -> bool:
 
 
 def read(prompt: str, password: bool) -> str:  # noqa: FBT001 - as `submarine_engine.asking.Read`
-    """Ask."""
+    """Ask by `prompt` and return the answer; a `password` is not shown as it is typed."""
     if getattr(get_ipython(), "kernel", None) is None:
         return read_at_terminal(prompt, password)
     # The kernel has put its own functions in the place of these.

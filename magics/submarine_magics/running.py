@@ -45,6 +45,15 @@ _CAPTURE = re.compile(r"(\s*)%%capture[ \t]*([^\n]*)\n")
 def run_cell(bench: Workbench, line: str, body: str) -> object:
     """Run a cell as a job, as ``%%submarine LINE`` over BODY asks for.
 
+    Parameters
+    ----------
+    bench
+        The notebook's: its cells, its variables and the cluster in use.
+    line
+        What follows the magic.
+    body
+        What stands below its line.
+
     Returns
     -------
     object
@@ -101,7 +110,15 @@ def _refuse_timeit() -> None:
 
 
 def run_parts(bench: Workbench, command: Command) -> object:
-    """Merge the parts given so far and run them, as ``%submarine job run`` asks for."""
+    """Merge the parts given so far and run them, as ``%submarine job run`` asks for.
+
+    Parameters
+    ----------
+    bench
+        The notebook's, which has the parts.
+    command
+        The options of the job.
+    """
     if many := [one for one in ("sweep", "map") if one in command.values]:
         raise CommandError(
             f"a {many[0]} runs one cell, and no parts",
@@ -112,7 +129,7 @@ def run_parts(bench: Workbench, command: Command) -> object:
 
 
 def wait_for_others(command: Command) -> None:
-    """Wait for the jobs that ``--after`` names, each the newest of its name.
+    """Wait for the jobs that ``--after`` in `command` names, each the newest of its name.
 
     Raises
     ------
@@ -147,6 +164,13 @@ def wait_for_others(command: Command) -> None:
 def parts_bundle(bench: Workbench, command: Command | None = None) -> Bundle:
     """Merge the parts given so far; where there are none, take the files that commands name.
 
+    Parameters
+    ----------
+    bench
+        The notebook's, which has the parts.
+    command
+        That is to run them; None where the script is only looked at.
+
     Raises
     ------
     BundleError
@@ -174,7 +198,21 @@ def run_bundle(
     main: Cell | None = None,
     shown: bool = True,
 ) -> object:
-    """Submit a bundle and do with its job as the command says; `main` is the cell that it is of."""
+    """Submit a bundle and do with its job as the command says; `main` is the cell that it is of.
+
+    Parameters
+    ----------
+    bench
+        The notebook's: its cells, its variables and the cluster in use.
+    command
+        What is to be done with the job, and what it is.
+    bundle
+        What it runs.
+    main
+        The cell that it is of; None for parts.
+    shown
+        Whether the notebook shows the cell's value: else None is returned for it.
+    """
     bench.bundle = bundle
     spec = bench.spec(command)
     # Where cells have no ids, one is told from others by what it binds.
@@ -223,6 +261,15 @@ def _explain(bench: Workbench, command: Command, bundle: Bundle, caching: Cachin
 def add_part(bench: Workbench, line: str, body: str) -> None:
     """Take a cell as a piece of a file, as ``%%submarine.python LINE`` over BODY asks for.
 
+    Parameters
+    ----------
+    bench
+        The notebook's, which keeps the parts.
+    line
+        The title of the file, or nothing.
+    body
+        What stands below that line.
+
     Raises
     ------
     CommandError
@@ -243,6 +290,8 @@ def gives_value(source: str, raw: str = "") -> bool:
 
     Parameters
     ----------
+    source
+        The cell in plain Python.
     raw
         What the user typed: of a command of the shell (``!ls``), of a program (``%%bash``) and of
         a file (``%%writefile``) no value is shown.

@@ -25,7 +25,15 @@ _HEADS = ("NAME", "STATE", "READY", "VERSION", "ADDRESS", "JOB")
 
 
 def start_serving(bench: Workbench, command: Command) -> None:
-    """Serve a model: a variable of the notebook, a folder, or the one that a job has left."""
+    """Serve a model: a variable of the notebook, a folder, or the one that a job has left.
+
+    Parameters
+    ----------
+    bench
+        The notebook's: its cells, its variables and the cluster in use.
+    command
+        Its ``model`` names that; the rest is as `serving.launching.start` has it.
+    """
     from submarine_engine.serving.launching import start  # noqa: PLC0415 - as above
 
     word = command.values["model"]
@@ -37,7 +45,15 @@ def start_serving(bench: Workbench, command: Command) -> None:
 
 
 def update_serving(bench: Workbench, command: Command) -> None:
-    """Serve another model, or by another number of replicas, without a lost request."""
+    """Serve another model, or by another number of replicas, without a lost request.
+
+    Parameters
+    ----------
+    bench
+        The notebook's: its cells, its variables and the cluster in use.
+    command
+        Its ``serving`` says which, its ``model`` what instead; without one that stays.
+    """
     from submarine_engine.serving.launching import update  # noqa: PLC0415 - as above
 
     word = command.values.get("model")
@@ -71,7 +87,7 @@ def list_servings(_: Workbench, __: Command) -> Listing[Serving]:
 
 
 def stop_serving(_: Workbench, command: Command) -> None:
-    """End what is served under a name."""
+    """End what is served under the name that `command` has for ``serving``."""
     from submarine_engine.history import default_home  # noqa: PLC0415 - as above
     from submarine_engine.serving.launching import stop  # noqa: PLC0415 - as above
     from submarine_engine.serving.record import find_serving  # noqa: PLC0415 - as above

@@ -50,7 +50,7 @@ class Listing(list[T]):
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows below their headings, as wide as they need to be."""
+    """Return `rows` below `head`, their headings, each column as wide as it needs to be."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in (head, *rows))
 
@@ -67,7 +67,7 @@ def show_help(command: Command) -> None:
 
 
 def ask(shell: InteractiveShell, question: str) -> str | None:
-    """Return what the user answers; None where nobody can."""
+    """Return what the user of `shell` answers to `question`; None where nobody can."""
     if not can_read(shell):
         return None
     try:
@@ -77,7 +77,7 @@ def ask(shell: InteractiveShell, question: str) -> str | None:
 
 
 def answer(text: str) -> None:
-    """Tell the user what a command has done or found."""
+    """Tell the user by `text` what a command has done or found."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -58,7 +58,17 @@ class HeldTraceback:
         self._until = 0.0
 
     def text(self, task: str, stream: str, text: str) -> None:
-        """Take the next text of a log."""
+        """Take the next text of a log.
+
+        Parameters
+        ----------
+        task
+            Whose log it is.
+        stream
+            Which one: ``stdout`` or ``stderr``; tracebacks are in the latter.
+        text
+            What came.
+        """
         if not self._held:
             found = _HEAD.search(text) if stream == "stderr" else None
             if found is None:
@@ -71,7 +81,7 @@ class HeldTraceback:
         self._held.append((task, stream, text))  # what comes after it has to wait, too
 
     def display(self, item: Display) -> None:
-        """Take the next display: in order with the text."""
+        """Take the next display, `item`: in order with the text."""
         if self._held:
             self._held.append(item)
         else:

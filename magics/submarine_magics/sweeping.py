@@ -28,6 +28,15 @@ _OF_SEARCH = [option.key for option in SWEEP if option.key not in ("sweep", "map
 def run_sweep(bench: Workbench, command: Command, main: Cell) -> Found:
     """Search with the cell `main`; return what was found.
 
+    Parameters
+    ----------
+    bench
+        The notebook's: its cells, its variables and the cluster in use.
+    command
+        With ``sweep``, the space, and the options of the search and of each trial's job.
+    main
+        The cell that runs now.
+
     Raises
     ------
     CommandError
@@ -59,7 +68,15 @@ def run_sweep(bench: Workbench, command: Command, main: Cell) -> Found:
 
 
 def keywords(bench: Workbench, command: Command) -> dict[str, Any]:
-    """Return the options of a command that each job may have, as calls of the engine take them."""
+    """Return the options of a command that each job may have, as calls of the engine take them.
+
+    Parameters
+    ----------
+    bench
+        The notebook's: it knows the cluster where the command names none, and the notebook's name.
+    command
+        Its options, of whatever kind.
+    """
     known = api.job_keywords(command.values.get("cluster") or bench.cluster_name())
     given = {name: value for name, value in command.values.items() if name in known}
     if "env" in given:
@@ -70,7 +87,7 @@ def keywords(bench: Workbench, command: Command) -> dict[str, Any]:
 
 
 def names_read(source: str) -> set[str]:
-    """Return the names that some statement of a cell reads."""
+    """Return the names that some statement of a cell reads, by its `source` in plain Python."""
     return {
         node.id
         for node in ast.walk(ast.parse(source))
@@ -151,7 +168,17 @@ def function_source(cell: Cell, name: str, params: Sequence[str], ends: str, *, 
 
 
 def function_of(cell: Cell, namespace: dict[str, Any], name: str = _TRIAL) -> Any:  # noqa: ANN401 - a function
-    """Return the function that such a cell defines, as one of the notebook."""
+    """Return the function that such a cell defines, as one of the notebook.
+
+    Parameters
+    ----------
+    cell
+        Its source is a function alone, as `function_source` writes it.
+    namespace
+        What is global to the function: the notebook's variables.
+    name
+        The function's.
+    """
     made: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(cell.source, cell.label, "exec", dont_inherit=True), made)  # noqa: S102 - a def alone
     function = made[name]

@@ -27,6 +27,11 @@ def sent_tags(cell_meta: Mapping[str, Any] | None) -> object:
     JupyterLab puts the cell's own metadata beside its ``cellId``, ``deletedCells`` and
     ``recordTiming`` (``CodeCell.execute`` of @jupyterlab/cells): a cell without tags has none then.
     VS Code's notebook model nests the metadata once more.
+
+    Parameters
+    ----------
+    cell_meta
+        The cell's metadata, as the front end sends it; None where it sends none.
     """
     if not cell_meta:
         return None
@@ -37,7 +42,13 @@ def sent_tags(cell_meta: Mapping[str, Any] | None) -> object:
 
 
 class NotebookTags:
-    """The tags in a notebook's file, by the source of the cell; read again when it changes."""
+    """The tags in a notebook's file, by the source of the cell; read again when it changes.
+
+    Parameters
+    ----------
+    path
+        The file, which need not be there.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -153,7 +164,7 @@ def honour_tags(shell: InteractiveShell) -> None:
 
 
 def ignore_tags(shell: InteractiveShell) -> None:
-    """Take back what `honour_tags` did."""
+    """Take back what `honour_tags` did to the kernel of `shell`."""
     kernel = getattr(shell, "kernel", None)
     if isinstance(getattr(kernel, "do_execute", None), TaggedCells):
         del kernel.do_execute  # type: ignore[union-attr] # the class's own is there again

@@ -98,7 +98,15 @@ class IPythonCall:
 
 
 class KnownNames:
-    """Names that have a value: in the notebook, or by the code of `tree` itself."""
+    """Names that have a value: in the notebook, or by the code of `tree` itself.
+
+    Parameters
+    ----------
+    outer
+        Names that have a value in the notebook.
+    tree
+        The code: what it binds anywhere counts.
+    """
 
     def __init__(self, outer: Container[str], tree: ast.AST) -> None:
         self.outer = outer
@@ -227,7 +235,13 @@ def timed_expression(code: str) -> str:
 
 
 def timed_line(code: str) -> str | None:
-    """Return simple statements on one line, timed; None where there is no such line for them."""
+    """Return simple statements on one line, timed; None where there is no such line for them.
+
+    Parameters
+    ----------
+    code
+        The statements, as they follow ``%time``.
+    """
     try:
         body = ast.parse(code).body
     except UNREADABLE:
@@ -242,6 +256,11 @@ def timed_line(code: str) -> str | None:
 
 def stop_at_end(source: str) -> list[Edit] | None:
     """Return what makes the last statement of a timed cell stop the clock and keep its value.
+
+    Parameters
+    ----------
+    source
+        The cell in plain Python, without its magic.
 
     Returns
     -------

@@ -114,7 +114,7 @@ _HEIGHT = 700
 
 
 def show_tensorboard(_: Workbench, command: Command) -> object:
-    """Show a TensorBoard in the cell; or list those that run, or end them."""
+    """Show the TensorBoard of `command` in the cell; or list those that run, or end them."""
     home = default_home()
     if "stop" in command.values:
         stopped = stop_selected(home, command.values)
@@ -133,7 +133,13 @@ def show_tensorboard(_: Workbench, command: Command) -> object:
 
 
 def board_bundle(board: Board) -> dict[str, str]:
-    """Return a TensorBoard for a cell: a frame where Jupyter's server brings it, else a link."""
+    """Return a TensorBoard for a cell: a frame where Jupyter's server brings it, else a link.
+
+    Parameters
+    ----------
+    board
+        The one, which runs.
+    """
     title = f"TensorBoard over {board.wanted.words}"
     server = server_of_kernel()
     if server is None:
@@ -169,13 +175,13 @@ _LINE = re.compile(r"\s*(?P<magic>%%?)submarine\s(?P<rest>.*)", re.DOTALL)
 
 
 def register_completion(shell: InteractiveShell) -> None:
-    """Ask `candidates` wherever a line begins with one of the magics."""
+    """Have `shell` ask `candidates` wherever a line begins with one of the magics."""
     for name in ("%submarine", "%%submarine"):
         shell.set_hook("complete_command", candidates, str_key=name)
 
 
 def unregister_completion(shell: InteractiveShell) -> None:
-    """Take back what `register_completion` did."""
+    """Take back what `register_completion` did in `shell`."""
     hooks: Any = shell.strdispatchers["complete_command"]
     for name in ("%submarine", "%%submarine"):
         hooks.strs.pop(name, None)
@@ -186,6 +192,13 @@ def candidates(shell: InteractiveShell, event: SimpleNamespace) -> list[str]:  #
 
     IPython takes a word to begin after ``=``, as the grammar does not, so that only the part from
     there is given.
+
+    Parameters
+    ----------
+    shell
+        The hook's; it is not looked at.
+    event
+        The hook's: ``text_until_cursor``, and in ``symbol`` the word there as IPython sees it.
 
     Raises
     ------
@@ -210,6 +223,13 @@ _NEWEST = 20
 
 def run_line(bench: Workbench, line: str) -> object:
     """Do what ``%submarine LINE`` asks for; the shell displays what it returns.
+
+    Parameters
+    ----------
+    bench
+        The notebook's: its cells, its variables and the cluster in use.
+    line
+        What follows the magic.
 
     Raises
     ------

@@ -84,11 +84,18 @@ class Workbench:
         return str(load_config({"cluster": wanted or self.cluster_in_use}).value("cluster"))
 
     def cluster(self, wanted: str | None = None) -> Cluster:
-        """Open the cluster that `cluster_name` names."""
+        """Open the cluster that `cluster_name` names for `wanted`."""
         return open_cluster(self.cluster_name(wanted))
 
     def cluster_for(self, command: Command, spec: JobSpec) -> tuple[Cluster, JobSpec]:
         """Open a command's cluster for a job, chosen for it where it may be any of several.
+
+        Parameters
+        ----------
+        command
+            Its ``cluster``; without one that in use, or the configured one.
+        spec
+            What the job is to be.
 
         Raises
         ------
@@ -120,6 +127,15 @@ class Workbench:
 
         Who has agreed to so much is not asked for as much again.
 
+        Parameters
+        ----------
+        make
+            Builds what is wanted; raises CaptureTooLargeError.
+        command
+            Whose cluster may set the limit; None for the notebook's.
+        answered
+            Whether the job can ask the person in front of the cell.
+
         Raises
         ------
         CaptureTooLargeError
@@ -147,7 +163,13 @@ class Workbench:
         return make(replace(options, limit=sys.maxsize))
 
     def answers(self, command: Command | None = None) -> bool:
-        """Return whether a job that the running cell waits for can ask the person there."""
+        """Return whether a job that the running cell waits for can ask the person there.
+
+        Parameters
+        ----------
+        command
+            Whose cluster the job runs on; None for the notebook's.
+        """
         try:
             cluster = self.cluster(command.values.get("cluster") if command else None)
         except SubmarineError:
@@ -217,6 +239,17 @@ class Workbench:
         """Submit by `submit`, and say what there is to be said of it.
 
         An interrupt that is held meanwhile is heeded where a step takes long.
+
+        Parameters
+        ----------
+        cluster
+            Where `submit` has the job run: it tells what it does by this cell.
+        bundle
+            What the job runs.
+        submit
+            Submits it.
+        interrupt
+            Of the cell; None where none is held.
         """
 
         def tell(text: str) -> None:

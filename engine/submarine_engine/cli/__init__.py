@@ -88,7 +88,13 @@ def _run(words: Sequence[str], output: Output, *, verbose: bool) -> int:
 
 
 def handler(path: tuple[str, ...]) -> Handler:
-    """Return what does a verb's work; loaded now: `job list` need not know what a bundle is."""
+    """Return what does a verb's work; loaded now: `job list` need not know what a bundle is.
+
+    Parameters
+    ----------
+    path
+        The verb's words, as `Command.path` has them: ``("job", "run")``.
+    """
     verb = find_verb(path)
     assert isinstance(verb, Verb)  # noqa: S101 - it was parsed
     module, _, name = verb.run.partition(":")

@@ -12,7 +12,15 @@ from submarine_engine.rerun import rerun as run_again
 
 
 def rerun(command: Command, output: Output) -> int:
-    """Run a job again from the start, and follow the new one."""
+    """Run a job again from the start, and follow the new one.
+
+    Parameters
+    ----------
+    command
+        Names the job; its options of ``job run`` say what is to be otherwise.
+    output
+        Where the new job is shown, and what is another now than it was.
+    """
 
     def say(text: str) -> None:
         output.note(visible(text, line=True))
@@ -33,7 +41,15 @@ _COLOURS = {"-": "red", "+": "green", "@": "cyan", "#": "bold", "?": "dim"}
 
 
 def diff(command: Command, output: Output) -> int:
-    """Show how two jobs differ; in colours in a terminal alone."""
+    """Show how two jobs differ; in colours in a terminal alone.
+
+    Parameters
+    ----------
+    command
+        Names the two: ``before`` and ``after``.
+    output
+        Where the differences are written.
+    """
     before, after = (open_job(command.values[which]) for which in ("before", "after"))
     found = before.diff(after)
     if output.json:

@@ -31,7 +31,16 @@ _PASSWORD, _PASSWORD_FILE = "AZKABAN_PASSWORD", "AZKABAN_PASSWORD_FILE"
 
 
 def login(command: Command, output: Output) -> int:
-    """Open a session, and keep it for the commands to come."""
+    """Open a session, and keep it for the commands to come.
+
+    Parameters
+    ----------
+    command
+        May have ``url`` and ``user``; what it lacks is that of the environment, else of the last
+        login.
+    output
+        Where it is said who is logged in, and that http is not encrypted.
+    """
     client = _client(command.values.get("url"), command.values.get("user"), fresh=True)
     found = client.log_in()
     parts = urlsplit(found.url)
@@ -56,7 +65,17 @@ def _archive(named: str) -> tuple[bytes, str]:
 
 
 def upload(command: Command, output: Output) -> int:
-    """Put a flow into a project, and on the schedule that it has."""
+    """Put a flow into a project, and on the schedule that it has.
+
+    Parameters
+    ----------
+    command
+        Names the flow: its folder, its address or its zip; may have the project (called as the flow
+        unless given), ``replace`` where other flows of it may go, parameters of scheduled runs, and
+        whom Azkaban writes to of a failure.
+    output
+        Where the project's new version is written, and when the flow runs.
+    """
     data, archive = _archive(command.values["flow"])
     flow = azkaban.read(data, where=archive)
     project = command.values.get("project", flow.name)
@@ -98,7 +117,16 @@ def upload(command: Command, output: Output) -> int:
 
 
 def run(command: Command, output: Output) -> int:
-    """Run a project's flow now, and follow it."""
+    """Run a project's flow now, and follow it.
+
+    Parameters
+    ----------
+    command
+        Names the project; may have parameters, whom Azkaban writes to of a failure, how its
+        executors call ``submarine``, and ``detach``.
+    output
+        Where the execution is shown; with ``detach`` its number alone.
+    """
     client = _client()
     project = command.values["project"]
     flow = azkaban.read(client.download(project), where=f"project {project}")
@@ -121,12 +149,12 @@ def run(command: Command, output: Output) -> int:
 
 
 def attach(command: Command, output: Output) -> int:
-    """Follow an execution from its first line."""
+    """Follow on `output` the execution whose number `command` has, from its first line."""
     return _follow(_client(), _number(command), output)
 
 
 def status(command: Command, output: Output) -> int:
-    """Show an execution with its nodes."""
+    """Show on `output` the execution whose number `command` has, with its nodes."""
     found = _client().execution(_number(command))
     if output.json:
         output.data(_execution_json(found))
@@ -141,7 +169,15 @@ def status(command: Command, output: Output) -> int:
 
 
 def cancel(command: Command, output: Output) -> int:
-    """Ask an execution to end."""
+    """Ask an execution to end.
+
+    Parameters
+    ----------
+    command
+        Has the execution's number.
+    output
+        Where it is said whether it was asked, or was over already.
+    """
     number = _number(command)
     asked = _client().cancel(number)
     if output.json:
@@ -152,7 +188,15 @@ def cancel(command: Command, output: Output) -> int:
 
 
 def unschedule(command: Command, output: Output) -> int:
-    """Take a project's flows off the schedule."""
+    """Take a project's flows off the schedule.
+
+    Parameters
+    ----------
+    command
+        Names the project.
+    output
+        Where it is said whether it was on the schedule.
+    """
     client = _client()
     project = command.values["project"]
     found = [flow for flow in client.flows(project) or () if client.unschedule(project, flow)]
@@ -166,7 +210,16 @@ def unschedule(command: Command, output: Output) -> int:
 
 
 def open_(command: Command, output: Output) -> int:
-    """Make a notebook of a flow again."""
+    """Make a notebook of a flow again.
+
+    Parameters
+    ----------
+    command
+        Names the flow: its folder, its address, its zip, else a project at Azkaban; may have
+        ``output``, the notebook to write.
+    output
+        Where the notebook's path is written.
+    """
     named = command.values["flow"]
     path = Path(named).expanduser()
     if is_address(named):

@@ -9,7 +9,15 @@ from submarine_engine.records import open_job
 
 
 def debug(command: Command, output: Output) -> int:
-    """Walk through the frames of a failed job by pdb's commands."""
+    """Walk through the frames of a failed job by pdb's commands.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have the task, else the one that failed first.
+    output
+        Where programs get the frames as JSON; to people the debugger writes itself.
+    """
     job = open_job(command.values["job"])
     found = open_post_mortem(job, command.values.get("task"))
     if output.json:

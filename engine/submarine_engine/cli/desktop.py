@@ -27,8 +27,12 @@ def tell(
 
     Parameters
     ----------
+    output
+        Its stderr is the terminal; nothing is said where that is none.
     name
         The job's.
+    status
+        The job; nothing is said of one that is not over.
     waited
         For how many seconds the terminal has shown the job.
     terminal
@@ -53,6 +57,11 @@ def sequence(environment: Mapping[str, str]) -> str:
 
     OSC 9 is iTerm2's, which others have taken over; others again take it for something else, so it
     is not sent to just any. Kitty has OSC 99; Windows Terminal has OSC 777, or passes over it.
+
+    Parameters
+    ----------
+    environment
+        The variables of the environment that the terminal has given.
     """
     program, term = environment.get("TERM_PROGRAM", ""), environment.get("TERM", "")
     if environment.get("TMUX") or environment.get("STY"):  # it would stop there

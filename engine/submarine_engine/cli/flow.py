@@ -38,7 +38,16 @@ _NONE = "none"
 
 
 def build(command: Command, output: Output) -> int:
-    """Make a flow of a notebook, and write it for a scheduler."""
+    """Make a flow of a notebook, and write it for a scheduler.
+
+    Parameters
+    ----------
+    command
+        Names the notebook; has what the flow's options are, where it is written, for which
+        scheduler, and whether it is run at once.
+    output
+        Where the path of what was written is said, and the run is shown.
+    """
     values = command.values
     notebook = Path(values["notebook"])
     to = values.get("to", _NONE)
@@ -90,7 +99,15 @@ def _given(values: Any) -> dict[str, str] | None:  # noqa: ANN401 - of a command
 
 
 def show(command: Command, output: Output) -> int:
-    """Draw a flow, or the one that a notebook would become."""
+    """Draw a flow, or the one that a notebook would become.
+
+    Parameters
+    ----------
+    command
+        Names the flow: its folder, its address, or a notebook.
+    output
+        Where it is drawn; programs get all of the flow as JSON.
+    """
     path = place_of(command.values["flow"])
     if isinstance(path, RemotePath) or path.is_dir():
         flow = Flow.read(path)
@@ -105,7 +122,15 @@ def show(command: Command, output: Output) -> int:
 
 
 def run(command: Command, output: Output) -> int:
-    """Run a flow to its end, or go on with a run of it."""
+    """Run a flow to its end, or go on with a run of it.
+
+    Parameters
+    ----------
+    command
+        Names the flow's folder; may have the run's id, a new one unless given, and parameters.
+    output
+        Where logs of the nodes are shown, and how each ended.
+    """
     values = command.values
     wanted = values.get("run", "")
     runner = Runner(place_of(values["folder"]), wanted, _given(values))
@@ -135,7 +160,15 @@ def _through(runner: Runner, output: Output) -> int:
 
 
 def status(command: Command, output: Output) -> int:
-    """Show how far a run is."""
+    """Show how far a run is.
+
+    Parameters
+    ----------
+    command
+        Names the flow's folder; may have the run's id, else the newest is shown.
+    output
+        Where the nodes are listed, and whether nobody runs them.
+    """
     folder = place_of(command.values["folder"])
     found = status_of(folder, newest_run(folder, command.values.get("run")))
     _show_status(found, output)
@@ -168,7 +201,15 @@ def _seconds(record: NodeRecord) -> str:
 
 
 def cancel(command: Command, output: Output) -> int:
-    """Ask a run to end."""
+    """Ask a run to end.
+
+    Parameters
+    ----------
+    command
+        Names the flow's folder; may have the run's id, else the newest is meant.
+    output
+        Where it is said whether it was asked, or was over already.
+    """
     folder = place_of(command.values["folder"])
     wanted = newest_run(folder, command.values.get("run"))
     asked = cancel_run(folder, wanted)
@@ -181,7 +222,15 @@ def cancel(command: Command, output: Output) -> int:
 
 
 def retry(command: Command, output: Output) -> int:
-    """Run again what has failed, and what follows it."""
+    """Run again what has failed, and what follows it.
+
+    Parameters
+    ----------
+    command
+        Names the flow's folder; may have the run's id, else the newest is meant.
+    output
+        Where the run is shown as it goes on.
+    """
     folder = place_of(command.values["folder"])
     wanted = newest_run(folder, command.values.get("run"))
     again = reset_failed(folder, wanted)
@@ -192,7 +241,16 @@ def retry(command: Command, output: Output) -> int:
 
 
 def node(command: Command, output: Output) -> int:
-    """Run one node of one run, or return the end that it has come to."""
+    """Run one node of one run, or return the end that it has come to.
+
+    Parameters
+    ----------
+    command
+        Names the flow's folder and the node; may have the run's id, parameters, and which try it is
+        by the scheduler's count.
+    output
+        Where the log of its job is shown.
+    """
     values = command.values
     given = _given(values)
     with _ended_by_sigterm(), noted(Interrupts()) as interrupts:

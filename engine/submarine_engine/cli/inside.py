@@ -22,7 +22,16 @@ from submarine_engine.records import open_job
 
 
 def exec_(command: Command, output: Output) -> int:
-    """Run a program inside a job; return its exit code."""
+    """Run a program inside a job; return its exit code.
+
+    Parameters
+    ----------
+    command
+        Names the job; has the program with its arguments as ``args``, and may have the task, else
+        that of rank 0.
+    output
+        Where the program's stdout and stderr go; programs get both as JSON at its end.
+    """
     words = command_words(command.values.get("args", ()))
     job, task = open_job(command.values["job"]), command.values.get("task")
     source = _stdin()
@@ -54,7 +63,16 @@ def _stdin() -> int | None:
 
 
 def shell(command: Command, output: Output) -> int:
-    """Open a shell inside a job, with this terminal as its own; return its exit code."""
+    """Open a shell inside a job, with this terminal as its own; return its exit code.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have the task, else that of rank 0, and a program in place of a shell as
+        ``args``.
+    output
+        Where the bytes of the shell go.
+    """
     asked: dict[str, Any] = {"terminal": terminal()}
     if words := command.values.get("args", ()):
         asked["argv"] = command_words(words)
@@ -68,7 +86,16 @@ def shell(command: Command, output: Output) -> int:
 
 
 def forward(command: Command, output: Output) -> int:
-    """Have a port of a job here until the job is over, or an interrupt comes."""
+    """Have a port of a job here until the job is over, or an interrupt comes.
+
+    Parameters
+    ----------
+    command
+        Names the job and the port, with that of this machine, None for the same where it is free;
+        may have the task, else that of rank 0.
+    output
+        Where the address on this machine is written.
+    """
     port, local = command.values["port"]
     job = open_job(command.values["job"])
     forwarded = Forward(

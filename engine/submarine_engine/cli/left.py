@@ -13,7 +13,15 @@ from submarine_engine.records import open_job
 
 
 def artifacts(command: Command, output: Output) -> int:
-    """List a job's artifacts, or copy them into a folder."""
+    """List a job's artifacts, or copy them into a folder.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have ``to``, the folder that they are copied to.
+    output
+        Where they are listed, or it is said how many were copied.
+    """
     job = open_job(command.values["job"])
     found = job.cluster.artifacts(job.id)
     if folder := command.values.get("to"):
@@ -39,7 +47,16 @@ def artifacts(command: Command, output: Output) -> int:
 
 
 def export(command: Command, output: Output) -> int:
-    """Bring a job into MLflow's records."""
+    """Bring a job into MLflow's records.
+
+    Parameters
+    ----------
+    command
+        Names the job; has ``to``, and may have ``uri`` and ``experiment``, else MLflow's own and
+        one named after the notebook.
+    output
+        Where it is said what is there now.
+    """
     from submarine_engine.export import export_as_asked  # noqa: PLC0415 - seldom asked
 
     done = export_as_asked(command)

@@ -25,7 +25,15 @@ _TASK_MOMENTS = ("queued", "held", "busy", "returned", "exited", "released")
 
 
 def list_(command: Command, output: Output) -> int:
-    """List the jobs on record, newest first."""
+    """List the jobs on record, newest first.
+
+    Parameters
+    ----------
+    command
+        May have ``all``, or ``limit``: how many, 20 unless given.
+    output
+        Where the table is written.
+    """
     limit = None if command.values.get("all") else command.values.get("limit", _SHOWN)
     jobs = list_jobs(limit=None if limit is None else limit + 1)
     now = Moment.now()
@@ -45,14 +53,14 @@ def list_(command: Command, output: Output) -> int:
 
 
 def job_row(job: JobSummary, now: Moment) -> tuple[str, ...]:
-    """Return a job as tables show it: id, name, state, GPUs, age, how long it took, where."""
+    """Return `job` as tables show it `now`: id, name, state, GPUs, age, how long it took, where."""
     age = max(0.0, time.time() - job.created.wall) if job.created else None
     elapsed = (duration if job.state.final else clock)(job.elapsed(now))
     return job.id, job.name, job.state.value, str(job.gpus), clock(age), elapsed, job.runs_on
 
 
 def show(command: Command, output: Output) -> int:
-    """Show all about a job."""
+    """Show on `output` all about the job that `command` names."""
     job = open_job(command.values["job"])
     status = job.status()
     record = record_of(job.id)
@@ -156,7 +164,7 @@ def _show_ledger(status: JobStatus, output: Output) -> None:
 
 
 def status_json(status: JobStatus) -> dict[str, Any]:
-    """Return a job as it stands, its tasks and its GPU ledger; moments as ``[wall, mono]``."""
+    """Return a job's `status`, its tasks and its GPU ledger; moments as ``[wall, mono]``."""
     ledger = status.ledger
     return {
         "state": status.state.value,
@@ -206,7 +214,16 @@ def _clock(moment: Moment | None) -> str | None:
 
 
 def save(command: Command, output: Output) -> int:
-    """Save a running job's model."""
+    """Save a running job's model.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have ``path``, a new folder, else one is made here, and ``timeout``, the
+        seconds that saving may take.
+    output
+        Where the model's place is written.
+    """
     job = open_job(command.values["job"])
     from submarine_engine.clusters.saving import absolute, default_name  # noqa: PLC0415 - seldom
 
@@ -221,7 +238,15 @@ def save(command: Command, output: Output) -> int:
 
 
 def stacks(command: Command, output: Output) -> int:
-    """Show where a job's tasks stand."""
+    """Show where a job's tasks stand.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have the task whose threads are all shown.
+    output
+        Where the stacks are written.
+    """
     job = open_job(command.values["job"])
     found = job.stacks()
     if output.json:
@@ -233,14 +258,30 @@ def stacks(command: Command, output: Output) -> int:
 
 
 def cancel(command: Command, output: Output) -> int:
-    """Ask jobs to end."""
+    """Ask jobs to end.
+
+    Parameters
+    ----------
+    command
+        Names them: each by its id, the end of its id, or its name.
+    output
+        Where it is said of each whether it was asked, or was over already.
+    """
     return _end(
         command, output, lambda job: job.cancel("cancelled in the terminal"), "asked to end"
     )
 
 
 def kill(command: Command, output: Output) -> int:
-    """End jobs at once."""
+    """End jobs at once.
+
+    Parameters
+    ----------
+    command
+        Names them: each by its id, the end of its id, or its name.
+    output
+        Where it is said of each whether it was killed, or was over already.
+    """
 
     def end(job: Job) -> bool:
         over = job.done()

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
 
 def gpus(command: Command, output: Output) -> int:
-    """List the GPUs and the jobs that hold them."""
+    """List the GPUs and the jobs that hold them.
+
+    Parameters
+    ----------
+    command
+        May have the cluster, ``any`` for several; the configured one unless given.
+    output
+        Where the tables are written, one a cluster.
+    """
     # imported late: help needs no cluster
     from submarine_engine.clusters.choice import as_ours, clusters_of  # noqa: PLC0415
 
@@ -91,14 +99,22 @@ def _gpu_json(gpu: Gpu) -> dict[str, str | int | None]:
 
 
 def doctor(command: Command, output: Output) -> int:
-    """Check what a job needs on this machine."""
+    """Check what a job needs on this machine.
+
+    Parameters
+    ----------
+    command
+        May have the cluster that is looked at; the configured one unless given.
+    output
+        Where the findings are written.
+    """
     from submarine_engine.doctor import doctor as check  # noqa: PLC0415 - loads a cluster
 
     return show_checks(check({"cluster": command.values.get("cluster")}), output)
 
 
 def show_checks(checks: Iterable[Check], output: Output) -> int:
-    """Write findings, one a line; `FAILED` where one of them is bad."""
+    """Write the findings of `checks` to `output`, one a line; `FAILED` where one of them is bad."""
     failed = False
     marks = {
         "ok": output.style("ok  ", "green"),
@@ -117,7 +133,7 @@ def show_checks(checks: Iterable[Check], output: Output) -> int:
 
 
 def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """Show every setting, its value, and where that came from."""
+    """Show every setting on `output`, its value, and its origin; `command` says nothing."""
     settings = load_config(search=True)
     if output.json:
         for name in settings:
@@ -136,7 +152,7 @@ def config(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ve
 
 
 def version(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """Say which release this is."""
+    """Say on `output` which release this is; `command` says nothing."""
     if output.json:
         output.data({"version": __version__})
     else:
@@ -145,7 +161,16 @@ def version(command: Command, output: Output) -> int:  # noqa: ARG001 - as all v
 
 
 def help_(command: Command, output: Output) -> int:
-    """Show the help of all verbs, or of one."""
+    """Show the help of all verbs, or of one.
+
+    Parameters
+    ----------
+    command
+        May have the words of a verb, or of a group of verbs, as ``about``; all are shown unless
+        given.
+    output
+        Where the text is written.
+    """
     text = help_text(command.values.get("about", ()))
     if output.json:
         output.data({"help": text})
@@ -155,7 +180,16 @@ def help_(command: Command, output: Output) -> int:
 
 
 def tensorboard(command: Command, output: Output) -> int:
-    """Open a TensorBoard and write its address; or list those that run, or end them."""
+    """Open a TensorBoard and write its address; or list those that run, or end them.
+
+    Parameters
+    ----------
+    command
+        Has what is shown: jobs, ``all``, folders as ``logdir``; or ``list``, or ``stop`` for those
+        that these name.
+    output
+        Where the address is written, which holds the key, or the list.
+    """
     from submarine_engine.tensorboard import list_boards, wait_for_board  # noqa: PLC0415 - as for `cluster`
     from submarine_engine.tensorboard.board import open_selected, stop_selected  # noqa: PLC0415
 
@@ -190,7 +224,16 @@ def _write_board(output: Output, board: Board, text: str) -> None:
 
 
 def zeppelin_install(command: Command, output: Output) -> int:
-    """Put the interpreter into a Zeppelin."""
+    """Put the interpreter into a Zeppelin.
+
+    Parameters
+    ----------
+    command
+        May have Zeppelin's folder, else that of ``ZEPPELIN_HOME``, and the Python that notes run
+        on, else this one.
+    output
+        Where it is said what was written, and what is to be done next.
+    """
     ours = _module("install")
     zeppelin = ours.find_zeppelin(command.values.get("zeppelin_home"))
     python = ours.install(zeppelin, command.values.get("python"))
@@ -207,7 +250,15 @@ def zeppelin_install(command: Command, output: Output) -> int:
 
 
 def zeppelin_uninstall(command: Command, output: Output) -> int:
-    """Take the interpreter out of a Zeppelin."""
+    """Take the interpreter out of a Zeppelin.
+
+    Parameters
+    ----------
+    command
+        May have Zeppelin's folder, else that of ``ZEPPELIN_HOME``.
+    output
+        Where it is said whether it was there.
+    """
     ours = _module("install")
     zeppelin = ours.find_zeppelin(command.values.get("zeppelin_home"))
     there = ours.uninstall(zeppelin)
@@ -220,7 +271,15 @@ def zeppelin_uninstall(command: Command, output: Output) -> int:
 
 
 def zeppelin_doctor(command: Command, output: Output) -> int:
-    """Check a Zeppelin's interpreter."""
+    """Check a Zeppelin's interpreter.
+
+    Parameters
+    ----------
+    command
+        May have Zeppelin's folder, else that of ``ZEPPELIN_HOME``.
+    output
+        Where the findings are written.
+    """
     zeppelin = _module("install").find_zeppelin(command.values.get("zeppelin_home"))
     return show_checks(_module("install").checks(zeppelin), output)
 

@@ -28,7 +28,16 @@ from submarine_engine.notebooks import stop as stop_all
 
 
 def start(command: Command, output: Output) -> int:
-    """Start a notebook server; wait until it can be used unless told to detach."""
+    """Start a notebook server; wait until it can be used unless told to detach.
+
+    Parameters
+    ----------
+    command
+        Has the options of the server and of its job; ``within`` is how many seconds it may wait for
+        its GPUs.
+    output
+        Where the job's id is written, and what it waits for.
+    """
 
     def say(text: str) -> None:
         output.note(visible(text, line=True))
@@ -61,7 +70,7 @@ def start(command: Command, output: Output) -> int:
 
 
 def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """List the notebook servers that run."""
+    """List on `output` the notebook servers that run; `command` says nothing."""
     found = running()
     if output.json:
         for one in found:
@@ -77,7 +86,15 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 
 def open_(command: Command, output: Output) -> int:
-    """Have a notebook server on this machine until it is over, or an interrupt comes."""
+    """Have a notebook server on this machine until it is over, or an interrupt comes.
+
+    Parameters
+    ----------
+    command
+        Names the job of the server; ``no_browser`` says that no browser is started.
+    output
+        Where the address of the page that opens it is written.
+    """
     job = open_notebook(command.values["job"])
     try:
         server = server_of(job)
@@ -130,7 +147,7 @@ def _page(folder: Path, server: NotebookServer, port: int) -> Path:
 
 
 def keep(command: Command, output: Output) -> int:
-    """Use notebook servers, so that they go on."""
+    """Use the notebook servers that `command` names, so that they go on, and say so on `output`."""
     for job_id in keep_all(command.values["jobs"]):
         if output.json:
             output.data({"job": job_id})
@@ -140,7 +157,15 @@ def keep(command: Command, output: Output) -> int:
 
 
 def stop(command: Command, output: Output) -> int:
-    """Ask notebook servers to end."""
+    """Ask notebook servers to end.
+
+    Parameters
+    ----------
+    command
+        Names their jobs.
+    output
+        Where it is said of each whether it was asked, or was over already.
+    """
     for job_id, asked in stop_all(command.values["jobs"]):
         if output.json:
             output.data({"job": job_id, "asked": asked})
@@ -150,7 +175,15 @@ def stop(command: Command, output: Output) -> int:
 
 
 def install_kernel(command: Command, output: Output) -> int:
-    """Write the kernelspec of kernels that run as jobs with these options."""
+    """Write the kernelspec of kernels that run as jobs with these options.
+
+    Parameters
+    ----------
+    command
+        Has the options of each kernel's job, and the word ``install`` as ``what``.
+    output
+        Where the kernel's name is written.
+    """
     values = dict(command.values)
     if (what := values.pop("what")) != "install":
         raise CommandError(

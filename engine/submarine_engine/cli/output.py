@@ -91,30 +91,30 @@ class Output:
         self._colours = {id(stream): _has_colour(stream) for stream in (self.out, self.err)}
 
     def line(self, text: str = "") -> None:
-        """Write a line of the result."""
+        """Write `text` as a line of the result."""
         self.out.write(f"{text}\n")
 
     def note(self, text: str) -> None:
-        """Write a line about the result, for people only."""
+        """Write `text` as a line about the result, for people only."""
         if not self.json:
             self.out.flush()
             self.err.write(f"{text}\n")
             self.err.flush()
 
     def data(self, value: Mapping[str, Any]) -> None:
-        """Write one JSON object as a line, at once."""
+        """Write `value` as one JSON object on a line, at once."""
         self.out.write(json.dumps(value) + "\n")
         self.out.flush()
 
     def raw(self, stream: str, data: bytes) -> None:
-        """Write bytes of a job's ``stdout`` or ``stderr`` as they are, at once."""
+        """Write `data`, bytes of a job's `stream` (``stdout``, ``stderr``) as they are, at once."""
         target = self.err if stream == "stderr" else self.out
         target.flush()
         target.buffer.write(data)
         target.buffer.flush()
 
     def error(self, error: SubmarineError) -> None:
-        """Write what, where and the fix to stderr."""
+        """Write what, where and the fix of `error` to stderr."""
         if self.json:
             record = {"error": type(error).__name__, "what": error.what}
             self.err.write(json.dumps({**record, "where": error.where, "fix": error.fix}) + "\n")
@@ -123,7 +123,7 @@ class Output:
         self.err.flush()
 
     def has_colour(self, stream: str) -> bool:
-        """Return whether ``stdout`` or ``stderr`` shows colours."""
+        """Return whether `stream` (``stdout``, ``stderr``) shows colours."""
         return self._colours[id(self.err if stream == "stderr" else self.out)]
 
     def style(self, text: str, colour: str, stream: TextIO | None = None) -> str:
@@ -143,11 +143,11 @@ class Output:
         return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
     def state(self, state: JobState, stream: TextIO | None = None) -> str:
-        """Return a state in its colour."""
+        """Return `state` as a word, in its colour where `stream` (stdout if None) shows any."""
         return self.style(state.value, _STATES[state.value], stream)
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write rows below headings, as wide as they need to be."""
+        """Write `rows` below `headings`, as wide as they need to be."""
         cells = [[visible(cell, line=True) for cell in row] for row in rows]
         widths = [
             max(width(heading), *(width(row[i]) for row in cells)) if cells else width(heading)
@@ -173,6 +173,13 @@ def visible(text: str, *, line: bool = False) -> str:
     """Return text that no terminal obeys: control characters shown, not sent.
 
     Names, messages and reasons come from jobs, and a terminal does what escape codes say.
+
+    Parameters
+    ----------
+    text
+        A name, a message, a reason: of a job, of its user, of a server.
+    line
+        Whether it is to stay on one line: newlines become spaces, too.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -235,6 +242,11 @@ def code_of_error(error: SubmarineError) -> int:
 
 def code_of_job(status: JobStatus) -> int:
     """Return the exit code of a command whose job is over.
+
+    Parameters
+    ----------
+    status
+        The job, over.
 
     Returns
     -------

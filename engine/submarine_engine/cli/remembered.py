@@ -11,7 +11,7 @@ from submarine_engine.command.parser import Command
 
 
 def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """List what is remembered."""
+    """List on `output` what is remembered; `command` says nothing."""
     cache = Cache()
     entries = cache.entries()
     if output.json:
@@ -31,7 +31,7 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 
 def clear(command: Command, output: Output) -> int:
-    """Forget results."""
+    """Forget the results of the jobs that `command` names, or all; tell `output` how many."""
     gone = forget(command.values.get("jobs", ()))
     if output.json:
         output.data({"forgotten": gone})

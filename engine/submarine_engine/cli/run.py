@@ -48,7 +48,16 @@ _MAKERS = frozenset({"builtins", "__builtins__", "exec", "globals", "locals", "v
 
 
 def run(command: Command, output: Output) -> int:
-    """Run code as a job; wait for its end unless told to detach."""
+    """Run code as a job; wait for its end unless told to detach.
+
+    Parameters
+    ----------
+    command
+        Has the spec, and may have ``script``: a Python file, or a folder of them; without it the
+        launch commands say what runs.
+    output
+        Where the job is shown, or its id is written; with ``dry_run`` the script.
+    """
     values = command.values
     assert command.spec is not None  # noqa: S101 - for the type checker: it is `job run`
     config = load_config({"cluster": values.get("cluster")})

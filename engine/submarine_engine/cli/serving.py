@@ -20,13 +20,30 @@ HEADS = ("name", "state", "ready", "version", "address", "job")
 
 
 def start(command: Command, output: Output) -> int:
-    """Serve a model; wait until it is ready unless told to detach."""
+    """Serve a model; wait until it is ready unless told to detach.
+
+    Parameters
+    ----------
+    command
+        Names the model: a path, or ``job:NAME``; has its name and the options of its replicas.
+    output
+        Where its address is written, and how it stands meanwhile.
+    """
     values = command.values
     return _follow(start_serving(values["model"], values), command, output)
 
 
 def update(command: Command, output: Output) -> int:
-    """Serve another model, or by another number of replicas; wait as `start` does."""
+    """Serve another model, or by another number of replicas; wait as `start` does.
+
+    Parameters
+    ----------
+    command
+        Names what is served; has the model, the same one unless given, and the options of its
+        replicas that are to be otherwise.
+    output
+        As of `start`.
+    """
     values = command.values
     record = update_serving(values["serving"], values.get("model"), values)
     return _follow(record, command, output)
@@ -45,7 +62,7 @@ def _follow(record: ServingRecord, command: Command, output: Output) -> int:
 
 
 def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """List what is served."""
+    """List on `output` what is served; `command` says nothing."""
     found = servings()
     if output.json:
         for one in found:
@@ -60,7 +77,7 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 
 def stop(command: Command, output: Output) -> int:
-    """End what is served under a name."""
+    """End what is served under the name that `command` has; tell `output`."""
     record = find_serving(default_home(), command.values["serving"])
     asked = stop_serving(record.name)
     if output.json:

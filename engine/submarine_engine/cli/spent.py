@@ -10,7 +10,16 @@ from submarine_engine.usage import usage as spent
 
 
 def usage(command: Command, output: Output) -> int:
-    """Tell what jobs have cost."""
+    """Tell what jobs have cost.
+
+    Parameters
+    ----------
+    command
+        May have ``by``: what jobs are put together by, the user unless given; and ``since``: how
+        many seconds ago they were submitted at most, all unless given.
+    output
+        Where the table is written.
+    """
     by, price = command.values.get("by", "user"), load_config().value("gpu_hour_price")
     found = spent(by, command.values.get("since"))
     if output.json:

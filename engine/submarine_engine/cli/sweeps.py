@@ -20,7 +20,7 @@ _SHOWN = 20
 
 
 def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """List the sweeps on record, newest first."""
+    """List on `output` the 20 newest sweeps on record, the newest first; `command` says nothing."""
     found = sweeps(_SHOWN)
     if output.json:
         for one in found:
@@ -36,7 +36,16 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 
 def show(command: Command, output: Output) -> int:
-    """Show the trials of a sweep; or one with its log, or two side by side."""
+    """Show the trials of a sweep; or one with its log, or two side by side.
+
+    Parameters
+    ----------
+    command
+        Names the sweep; may have ``sort``, the column to sort by, or ``trial``: the numbers of
+        those to show.
+    output
+        Where the table is written, and of one trial its log.
+    """
     found = _sweep(command)
     if wanted := command.values.get("trial"):
         return _show_trials(found, wanted, output)
@@ -76,33 +85,41 @@ def _show_trials(found: Found, wanted: tuple[str, ...], output: Output) -> int:
 
 
 def attach(command: Command, output: Output) -> int:
-    """Follow a sweep from the first byte of its job that runs it now, or ran it last."""
+    """Follow a sweep from the first byte of its job that runs it now, or ran it last.
+
+    Parameters
+    ----------
+    command
+        Names the sweep; may have ``logs`` and ``offset``, as for a job.
+    output
+        Where it is shown.
+    """
     return attach_to(_sweep(command).job, command, output)
 
 
 def pause(command: Command, output: Output) -> int:
-    """Let each trial end at its next report."""
+    """Let each trial of the sweep that `command` names end at its next report; tell `output`."""
     return _change(command, output, lambda found: found.pause(), "pauses")
 
 
 def resume(command: Command, output: Output) -> int:
-    """Go on with a sweep."""
+    """Go on with the sweep that `command` names; tell `output` which job runs it."""
     return _change(command, output, lambda found: found.resume(), "goes on")
 
 
 def retry(command: Command, output: Output) -> int:
-    """Try the failed trials once more."""
+    """Try the failed trials of the sweep that `command` names once more; tell `output`."""
     return _change(command, output, lambda found: found.retry_failed(), "tries them again")
 
 
 def extend(command: Command, output: Output) -> int:
-    """Add trials."""
+    """Add as many trials as `command` says to the sweep that it names; tell `output`."""
     more = command.values.get("trials", 0)
     return _change(command, output, lambda found: found.extend(more), f"has {more} more trials")
 
 
 def cancel(command: Command, output: Output) -> int:
-    """End a sweep."""
+    """End the sweep that `command` names; say on `output` whether it was over already."""
     found = _sweep(command)
     asked = found.cancel()
     if output.json:

@@ -49,6 +49,8 @@ class View:
 
     Parameters
     ----------
+    output
+        Where it is shown.
     name
         What the job is called.
     which
@@ -69,7 +71,7 @@ class View:
         self._displays = PlainDisplays()
 
     def log(self, chunk: LogChunk) -> None:
-        """Write bytes of the job's log; where several tasks are followed, lines with their task."""
+        """Write the bytes of `chunk`; where several tasks are followed, lines with their task."""
         if not is_shown(chunk.task, self._which, self._status):
             return
         data = self._lines(chunk) if self._team else chunk.data
@@ -79,23 +81,23 @@ class View:
             self._at_line_start = data.endswith(b"\n")
 
     def display(self, item: Display) -> None:
-        """Write what the job showed, as text."""
+        """Write `item`, what the job showed, as text."""
         if text := self._displays.text(item):
             self.log(LogChunk(task=item.task, stream="stdout", offset=0, data=text.encode()))
 
     def event(self, event: Event, status: JobStatus) -> None:
-        """Take what happened to the job; say what is wrong with it."""
+        """Take `event`, after which the job is as `status`; say what is wrong with the job."""
         self.know(status)
         if isinstance(event, Warned) and event.text:
             self.say(f"warning: {visible(event.text, line=True)}")
 
     def know(self, status: JobStatus) -> None:
-        """Take which tasks the job has."""
+        """Take from `status` which tasks the job has."""
         self._status = status
         self._team = len(status.tasks) > 1 and self._which == ALL
 
     def tick(self, status: JobStatus) -> None:
-        """Draw the line again where it is due."""
+        """Draw the line anew by `status` where it is due."""
         now = time.monotonic()
         if not self._output.live or not self._at_line_start or status.state.final:
             return
@@ -107,7 +109,7 @@ class View:
         self._write(_ERASE + self._output.style(text, "dim", self._output.err))
 
     def say(self, text: str) -> None:
-        """Write a line of our own between those of the job."""
+        """Write `text` as a line of our own between those of the job."""
         self.erase()
         self._output.note(text if self._at_line_start else f"\n{text}")
         self._at_line_start = True
@@ -124,7 +126,7 @@ class View:
             self.log(LogChunk(task=task, stream=stream, offset=0, data=b"\n"))
 
     def end(self, job_id: str, status: JobStatus) -> None:
-        """Say how the job ended; to a pipe only where it is not as hoped."""
+        """Say how job `job_id` ended, by `status`; to a pipe only where it is not as hoped."""
         self.end_lines()
         self.erase()
         if self._output.live or status.state is not JobState.SUCCEEDED:
@@ -151,7 +153,17 @@ class View:
 
 
 class JsonView(View):
-    """Shows a job to a program: one object a line."""
+    """Shows a job to a program: one object a line.
+
+    Parameters
+    ----------
+    output
+        Where the objects are written.
+    name
+        What the job is called.
+    which
+        As `View` has it.
+    """
 
     def __init__(self, output: Output, name: str, which: str = ALL) -> None:
         super().__init__(output, name, which)
@@ -200,6 +212,10 @@ def view_of(job: Job, name: str, output: Output, which: str | None = None) -> Vi
 
     Parameters
     ----------
+    name
+        What the job is called.
+    output
+        Where it is shown; it also says whether a program reads.
     which
         Whose log, of several tasks; to people that of rank 0 unless given, to a program all.
     """
@@ -277,7 +293,7 @@ def follow(  # noqa: PLR0913 - how to follow, each by its name
 
 
 def progress_text(status: JobStatus) -> str:
-    """Return how far a job is, in one line."""
+    """Return in one line how far the job of `status` is."""
     words = [status.state.value]
     if status.cancelling:
         words.append("ending")
@@ -326,7 +342,7 @@ def ending_text(output: Output, job_id: str, name: str, status: JobStatus) -> st
 
 
 def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
-    """Return the last object about a job, for programs."""
+    """Return the last object about job `job_id`, whose `status` is final, for programs."""
     return {
         "event": "Ended",
         "job": job_id,
@@ -338,7 +354,7 @@ def ending_json(job_id: str, status: JobStatus) -> dict[str, Any]:
 
 
 def retry(command: Command, output: Output) -> int:
-    """Run a job again, and follow the new one."""
+    """Run the job that `command` names again, and follow the new one on `output`."""
     return follow_new(open_job(command.values["job"]).retry(), command, output)
 
 
@@ -365,7 +381,16 @@ def follow_new(job: Job, command: Command, output: Output) -> int:
 
 
 def attach(command: Command, output: Output) -> int:
-    """Follow a job from its first byte; Ctrl-C leaves, the job goes on."""
+    """Follow a job from its first byte; Ctrl-C leaves, the job goes on.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have ``offset``, the byte of each log to begin at, and ``logs``: whose
+        log, of several tasks.
+    output
+        Where it is shown.
+    """
     return attach_to(open_job(command.values["job"]), command, output)
 
 
@@ -400,7 +425,16 @@ def attach_to(job: Job, command: Command, output: Output) -> int:
 
 
 def logs(command: Command, output: Output) -> int:
-    """Write a job's log; both streams of all tasks, unless told otherwise."""
+    """Write a job's log; both streams of all tasks, unless told otherwise.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have ``task``, ``stdout`` and ``stderr`` for these alone, ``offset``, the
+        byte of each log to begin at, and ``follow``: to go on until the job is over.
+    output
+        Where both streams go, each to its own; to programs all as objects.
+    """
     values = command.values
     job = open_job(values["job"])
     status = job.status()
@@ -428,7 +462,15 @@ def _nobody(_: Question) -> None:
 
 
 def wait(command: Command, output: Output) -> int:
-    """Wait for the end of a job, in silence."""
+    """Wait for the end of a job, in silence.
+
+    Parameters
+    ----------
+    command
+        Names the job; may have ``timeout``, the seconds after which it waits no longer.
+    output
+        Where it is said at last how the job ended.
+    """
     job = open_job(command.values["job"])
     try:
         status = job.wait(command.values.get("timeout"))

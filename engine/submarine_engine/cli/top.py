@@ -21,7 +21,7 @@ _NOTHING = "nothing is known of it yet: tasks are first looked at a second after
 
 
 def top(command: Command, output: Output) -> int:
-    """Show what a job's tasks use."""
+    """Show on `output` what the tasks of the job that `command` names use."""
     job = open_job(command.values["job"])
     if output.json:
         output.data({"job": job.id, **as_json(job.cluster.metrics(job.id))})

@@ -98,7 +98,7 @@ class Verb(click.Command):
         )
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return what has a meaning where the context is."""
+        """Return what has a meaning where `ctx` is, with the options that were found for it."""
         return [one for one in (*self.params, *ctx.meta.get(_FOUND, ())) if ctx.obj.sees(one)]
 
     def _all_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -109,7 +109,7 @@ class Verb(click.Command):
         return [one for one in every if ctx.obj.sees(one)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the words, which click reads as `_Words` writes them."""
+        """Take the words `args` into `ctx`, which click reads as `_Words` writes them."""
         words = _Words(self, ctx, args)
         try:
             loose = super().parse_args(ctx, words.plain())
@@ -127,7 +127,7 @@ class Verb(click.Command):
         return loose
 
     def invoke(self, ctx: click.Context) -> tuple[Verb, dict[str, Any]]:
-        """Return what was given, by key; several words as a tuple, also where there are none."""
+        """Return what `ctx` was given, by key: several words as a tuple, which may be empty."""
         given = click.core.ParameterSource.COMMANDLINE
         return self, {
             name: value
@@ -138,11 +138,11 @@ class Verb(click.Command):
         }
 
     def error(self, what: str, fix: str = "") -> CommandError:
-        """Return an error about this verb."""
+        """Return an error about this verb: `what` is wrong, and the `fix`, empty for none."""
         return CommandError(what, where=self.text, fix=fix)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verb's own help."""
+        """Write the verb's own help to `formatter`, for the front end of `ctx`."""
         shown: list[Any] = self._all_params(ctx)
         arguments = [one for one in shown if isinstance(one, Argument)]
         formatter.write(f"{self.summary}\n\n{PROGRAMS[ctx.obj.surface]} {self._usage(arguments)}\n")
@@ -175,7 +175,15 @@ class Verb(click.Command):
         return " ".join([*words, "[-- ARGUMENTS]"] if self.rest else words)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the options that are not given yet, or may be given again."""
+        """Return the options that are not given yet, or may be given again.
+
+        Parameters
+        ----------
+        ctx
+            What was given so far, and who asks.
+        incomplete
+            The word at the cursor; only one that begins with a dash is completed.
+        """
         if not incomplete.startswith("-") or "args" in ctx.params:
             return []
         given = click.core.ParameterSource.COMMANDLINE
@@ -414,7 +422,7 @@ class Group(click.Group):
 
 
 def verbs_of(command: click.Command) -> Iterator[Verb]:
-    """Yield a verb, or all verbs of a group."""
+    """Yield `command` where it is a verb, or all verbs of a group."""
     if isinstance(command, Verb):
         yield command
     elif isinstance(command, Group):

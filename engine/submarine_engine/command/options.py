@@ -56,7 +56,7 @@ class Front:
     jobs: Callable[[], Iterable[str]] = tuple
 
     def sees(self, what: Any) -> bool:  # noqa: ANN401 - a verb, an option or an argument
-        """Return whether something has a meaning here."""
+        """Return whether `what`, a verb or a parameter of one, has a meaning here."""
         return self.surface is None or self.surface in what.surfaces
 
 
@@ -103,14 +103,14 @@ class Kind(click.ParamType):  # type: ignore[type-arg] # older clicks know no ar
 
 
 def items(words: Iterable[str]) -> list[CompletionItem]:
-    """Return words as click completes them."""
+    """Return `words` as click completes them."""
     from click.shell_completion import CompletionItem  # noqa: PLC0415 - only completion needs it
 
     return [CompletionItem(word) for word in words]
 
 
 def starting(words: Iterable[str], incomplete: str) -> list[str]:
-    """Return those of `words` that begin so; dashes and underscores are the same."""
+    """Return those of `words` that begin with `incomplete`; dashes and underscores are the same."""
     folded = incomplete.replace("_", "-")
     return [word for word in dict.fromkeys(words) if word.replace("_", "-").startswith(folded)]
 
@@ -191,6 +191,8 @@ class Option(click.Option, Parameter):
         As help writes it, without the leading dashes; dashes and underscores mean the same.
     kind
         What its value is; None for a flag.
+    help
+        What the verb's help says of it.
     short
         One letter that means the same.
     repeat
@@ -295,10 +297,18 @@ class Argument(click.Argument, Parameter):
 
     Parameters
     ----------
+    name
+        Its key; help writes it in capitals.
+    kind
+        What its value is.
+    help
+        What the verb's help says of it.
     required
         Whether the verb makes no sense without it.
     repeat
         Whether several may be given; its value is a tuple then.
+    surfaces
+        Where it has a meaning.
     """
 
     def __init__(  # noqa: PLR0913 - a declaration, each part by its name
@@ -321,6 +331,13 @@ def find(name: str, options: Iterable[Option]) -> Option | None:
     """Return the option that a word means, None if there is none such.
 
     One dash or two, dashes or underscores within, it is the same; one letter may be a short form.
+
+    Parameters
+    ----------
+    name
+        As typed, with its dashes and without a value: ``--num-workers``, ``-o``.
+    options
+        Those that there are; the first that fits is returned.
     """
     bare = name.lstrip("-")
     if len(bare) == 1 and not name.startswith("--"):
@@ -503,7 +520,7 @@ SERVE = (
 
 
 def find_of_run(name: str) -> Option | None:
-    """Return the option of ``job run`` that a word means, as `find` does, on any cluster."""
+    """Return the option of ``job run`` that `name` means, as `find` does, on any cluster."""
     return find(name, RUN) or find(name, of_clusters())
 
 

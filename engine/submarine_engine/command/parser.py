@@ -116,6 +116,11 @@ def parse(args: Sequence[str] | str, *, surface: str | None = None) -> Command:
 def parse_cell(args: Sequence[str] | str) -> Command:
     """Understand the options of ``%%submarine``: those of ``job run``, without a script.
 
+    Parameters
+    ----------
+    args
+        What follows ``%%submarine``: words, or text with a shell's quoting.
+
     Raises
     ------
     CommandError
@@ -188,6 +193,11 @@ def _read(
 
 def build_spec(values: Mapping[str, Any]) -> JobSpec:
     """Return what the values of ``job run`` ask for.
+
+    Parameters
+    ----------
+    values
+        Of `Command`; what is not there is as `JobSpec` has it.
 
     Raises
     ------
@@ -431,6 +441,8 @@ def help_text(path: Sequence[str] = (), *, surface: str = TERMINAL) -> str:
 
     Parameters
     ----------
+    path
+        The words that name it: ``("job", "run")``.
     surface
         ``terminal`` or ``notebook``: leaves out what has a meaning only in the other.
 

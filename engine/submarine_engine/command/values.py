@@ -33,7 +33,7 @@ _RESOURCES = {
 
 
 def read_count(text: str) -> int:
-    """Return a whole number, 0 or more.
+    """Return the whole number, 0 or more, that `text` is.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def read_count(text: str) -> int:
 
 
 def read_workers(text: str) -> int | tuple[int, int]:
-    """Return how many workers: ``4``, or the fewest and the most, ``2:4``.
+    """Return how many workers `text` says: ``4``, or the fewest and the most, ``2:4``.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def read_workers(text: str) -> int | tuple[int, int]:
 
 
 def read_gang(text: str) -> bool:
-    """Return whether workers begin all or none.
+    """Return True where `text` is ``all`` (workers begin all together), False where it is ``none``.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def read_gang(text: str) -> bool:
 
 
 def read_condition(text: str) -> str:
-    """Return when a node of a flow runs.
+    """Return when a node of a flow runs: `text` itself, one of `CONDITIONS`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def read_condition(text: str) -> str:
 
 
 def read_by(text: str) -> str:
-    """Return a group of the usage table by its word: one of `USAGE_BY`.
+    """Return a group of the usage table by its word: `text` itself, one of `USAGE_BY`.
 
     Raises
     ------
@@ -109,12 +109,20 @@ def _one_of(text: str, possible: Sequence[str]) -> str:
 
 
 def format_workers(least: int | None, most: int) -> str:
-    """Return a number of workers as `read_workers` reads it."""
+    """Return a number of workers as `read_workers` reads it.
+
+    Parameters
+    ----------
+    least
+        The fewest to begin with; None where all begin together.
+    most
+        How many there are to be.
+    """
     return str(most) if least is None else f"{least}:{most}"
 
 
 def read_ports(text: str) -> tuple[int, int | None]:
-    """Read a port of a task, and after a colon that of this machine: ``8888``, ``8888:9000``.
+    """Read from `text` a task's port, after a colon that of this machine: ``8888``, ``8888:9000``.
 
     Raises
     ------
@@ -134,6 +142,13 @@ def read_ports(text: str) -> tuple[int, int | None]:
 def read_size(text: str, *, default_unit: str = "") -> int:
     """Return bytes: ``64M``, ``1.5G``, ``1GiB``; units are binary.
 
+    Parameters
+    ----------
+    text
+        A number with ``K``, ``M``, ``G``, ``T`` or none of them.
+    default_unit
+        The unit of a number that has none; bytes where empty.
+
     Raises
     ------
     CommandError
@@ -149,7 +164,7 @@ def read_size(text: str, *, default_unit: str = "") -> int:
 
 
 def format_size(size: int) -> str:
-    """Return bytes as `read_size` reads them, with the largest unit that keeps them exact."""
+    """Return `size`, in bytes, as `read_size` reads it, by the largest unit that keeps it exact."""
     for unit in ("T", "G", "M", "K"):
         if size and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
@@ -157,7 +172,7 @@ def format_size(size: int) -> str:
 
 
 def read_memory(text: str) -> int:
-    """Return mebibytes: ``8G``, ``8GB``, ``8192M``, ``8192``, ``1.5G``.
+    """Return the mebibytes of `text`: ``8G``, ``8GB``, ``8192M``, ``8192``, ``1.5G``.
 
     Raises
     ------
@@ -175,12 +190,12 @@ def read_memory(text: str) -> int:
 
 
 def format_memory(mebibytes: int) -> str:
-    """Return mebibytes as `read_memory` reads them."""
+    """Return `mebibytes` as `read_memory` reads them."""
     return format_size(mebibytes * _UNITS["M"])
 
 
 def read_resources(text: str) -> Resources:
-    """Return what one container gets: ``memory=8G,vcores=2,gpu=2``.
+    """Return what one container gets by `text`: ``memory=8G,vcores=2,gpu=2``.
 
     Hadoop's other spellings are known too: ``memory-mb=8192,vcores=2,yarn.io/gpu=2``.
 
@@ -213,7 +228,7 @@ def _amount(name: str, key: str, text: str) -> int:
 
 
 def format_resources(resources: Resources) -> str:
-    """Return resources as `read_resources` reads them; empty where all is left to the cluster."""
+    """Return `resources` as `read_resources` reads them; empty where the cluster decides all."""
     parts = []
     if resources.memory is not None:
         parts.append(f"memory={format_memory(resources.memory)}")
@@ -225,7 +240,7 @@ def format_resources(resources: Resources) -> str:
 
 
 def read_seconds(text: str) -> float:
-    """Return seconds: ``90``, ``1.5s``, ``10m``, ``2h``, ``1d``.
+    """Return the seconds of `text`: ``90``, ``1.5s``, ``10m``, ``2h``, ``1d``.
 
     Raises
     ------
@@ -241,7 +256,7 @@ def read_seconds(text: str) -> float:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return seconds as `read_seconds` reads them, with the largest unit that keeps them whole."""
+    """Return `seconds` as `read_seconds` reads them, by the largest unit that keeps them whole."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % _PERIODS[unit] == 0:
             return f"{seconds / _PERIODS[unit]:.0f}{unit}"
@@ -249,7 +264,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def read_pair(text: str) -> tuple[str, str]:
-    """Return ``NAME=VALUE`` as a pair.
+    """Return `text`, which is ``NAME=VALUE``, as a pair.
 
     Raises
     ------
@@ -263,7 +278,7 @@ def read_pair(text: str) -> tuple[str, str]:
 
 
 def read_text(text: str) -> str:
-    """Return the text itself.
+    """Return `text` itself.
 
     Raises
     ------
@@ -280,6 +295,8 @@ def did_you_mean(word: str, known: Iterable[str] | Mapping[str, str]) -> str:
 
     Parameters
     ----------
+    word
+        What was written.
     known
         Words; or, by word, what to propose for it.
     """

@@ -526,12 +526,12 @@ ROOT = _grouped()
 
 
 def verbs(surface: str | None = None) -> tuple[Verb, ...]:
-    """Return the verbs of a surface (``terminal``, ``notebook``), or all."""
+    """Return the verbs of a `surface` (``terminal``, ``notebook``), or all where it is None."""
     return tuple(filter(Front(surface).sees, VERBS))
 
 
 def find_verb(path: Sequence[str]) -> Verb | Group | None:
-    """Return the verb or group that words name, of somebody else's cluster, too; None for none."""
+    """Return the verb or group that the words of `path` name, of any cluster; None for none."""
     command: Verb | Group | None = ROOT if path else None
     for word in path:
         command = command.find(word) if isinstance(command, Group) else None

@@ -226,7 +226,7 @@ def _root(node: ast.AST) -> set[str]:
 
 
 def functions_of(cells: Iterable[Effects]) -> dict[str, ast.AST]:
-    """Return the functions and classes that cells define, the last of each name."""
+    """Return the functions and classes that `cells` define, the last of each name."""
     return {
         name: statement.node
         for one in cells
@@ -237,7 +237,7 @@ def functions_of(cells: Iterable[Effects]) -> dict[str, ast.AST]:
 
 
 def carried(cells: Iterable[Cell], *, seeds: bool = True) -> Iterator[str]:
-    """Yield what cells set for all that follow, each as code that runs by itself.
+    """Yield what `cells` set for all that follow, each as code that runs by itself.
 
     Those are variables of the environment, folders of modules, and, with `seeds`, the seeds of
     random numbers.
@@ -309,7 +309,7 @@ def _load(module: str, where: str) -> None:
 
 
 def joined(cells: Sequence[Cell]) -> Cell:
-    """Return cells one below the other, as one that goes by the number of the first."""
+    """Return `cells` one below the other, as one that goes by the number of the first."""
     if len(cells) == 1:
         return cells[0]
     imports = dict.fromkeys(line for cell in cells for line in cell.imports)
@@ -323,7 +323,7 @@ def joined(cells: Sequence[Cell]) -> Cell:
 
 
 def constants(cells: Sequence[Cell]) -> dict[str, object]:
-    """Return the literals that names are bound to when cells have run, as a kernel has them.
+    """Return the literals that names are bound to when `cells` have run, as a kernel has them.
 
     Names that anything else binds later are left out.
     """

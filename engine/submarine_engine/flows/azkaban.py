@@ -218,7 +218,7 @@ def unfit(text: str) -> str:
 
 
 def given_text(parameter: Parameter) -> str:
-    """Return a parameter's default as ``--param`` takes it."""
+    """Return the default of `parameter` as ``--param`` takes it."""
     default = parameter.default
     return default if isinstance(default, str) else repr(default)
 

@@ -91,13 +91,13 @@ class LoginFile:
             return None
 
     def write(self, login: Login) -> None:
-        """Keep a login, with mode 0600."""
+        """Keep `login`, with mode 0600."""
         make_private(self.path.parent)
         write_json(self.path, {"url": login.url, "user": login.user, "session": login.session})
 
 
 def check_url(url: str) -> str:
-    """Return the address of an Azkaban without what follows host and path.
+    """Return `url`, the address of an Azkaban, without the slashes that it ends in.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def check_url(url: str) -> str:
 
 
 def check_project(name: str) -> str:
-    """Return a project's name.
+    """Return `name`, which names a project.
 
     Raises
     ------
@@ -255,7 +255,7 @@ class Azkaban:
         return self.login
 
     def flows(self, project: str) -> list[str] | None:
-        """Return the names of a project's flows; None where there is no such project.
+        """Return the names of the flows of `project`; None where there is no such project.
 
         Raises
         ------
@@ -325,7 +325,7 @@ class Azkaban:
         return str(answer.get("version", ""))
 
     def download(self, project: str) -> bytes:
-        """Return the zip of a project's newest version.
+        """Return the zip of the newest version of `project`.
 
         Raises
         ------
@@ -366,6 +366,8 @@ class Azkaban:
 
         Parameters
         ----------
+        project, flow
+            The project's name, and that of its flow.
         cron
             A line as Quartz has it: see `azkaban.quartz`.
         parameters
@@ -381,7 +383,7 @@ class Azkaban:
             self._refused(error, f"flow {flow} of {project}", "see the schedule")
 
     def scheduled(self, project: str, flow: str) -> tuple[int, str] | None:
-        """Return number and cron line of a flow's schedule; None where it has none."""
+        """Return number and cron line of the schedule of `flow` in `project`; None for none."""
         answer = self._ask("/manager", {"ajax": "fetchprojectflows", "project": project})
         if "projectId" not in answer:
             raise self._no_project(project)
@@ -390,7 +392,7 @@ class Azkaban:
         return found and (int(found["scheduleId"]), str(found.get("cronExpression")))
 
     def unschedule(self, project: str, flow: str) -> bool:
-        """Take a flow off the schedule; return whether it was on it."""
+        """Take `flow` of `project` off the schedule; return whether it was on it."""
         found = self.scheduled(project, flow)
         if found is None:
             return False
@@ -409,6 +411,8 @@ class Azkaban:
 
         Parameters
         ----------
+        project, flow
+            The project's name, and that of its flow.
         parameters
             Flow parameters, by name.
         mail
@@ -447,7 +451,7 @@ class Azkaban:
         return answer["execid"], False
 
     def execution(self, number: int) -> Execution:
-        """Return an execution as it is now.
+        """Return the execution of that `number` as it is now.
 
         Raises
         ------
@@ -469,7 +473,7 @@ class Azkaban:
             raise self._nonsense("an execution without a state") from None
 
     def cancel(self, number: int) -> bool:
-        """Ask an execution to end; return whether it was running."""
+        """Ask the execution of that `number` to end; return whether it was running."""
         answer = self._ask("/executor", {"ajax": "cancelFlow", "execid": number})
         error = plain(answer.get("error", ""))
         if "isn't running" in error or "is not running" in error:
@@ -482,6 +486,10 @@ class Azkaban:
 
         Parameters
         ----------
+        number
+            The execution's.
+        node
+            The node's name.
         offset
             The byte to begin at.
         attempt
@@ -504,6 +512,8 @@ class Azkaban:
 
         Parameters
         ----------
+        number
+            The execution's.
         wait
             How to wait between two looks, for so many seconds.
         """
@@ -722,7 +732,7 @@ def unescaped(text: str) -> str:
 
 
 def plain(message: object) -> str:
-    """Return a message of Azkaban's without its HTML, on one line."""
+    """Return `message`, of Azkaban's, without its HTML, on one line."""
     return " ".join(html.unescape(_TAG.sub(" ", str(message))).split())
 
 

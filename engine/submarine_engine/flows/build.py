@@ -200,7 +200,15 @@ def _alike(one: object, other: object) -> bool:
 
 
 def with_cell(cells: Sequence[Cell], added: tuple[int, Cell] | None) -> list[Cell]:
-    """Return the cells with one added behind the cell of a number."""
+    """Return the cells with one added behind the cell of a number.
+
+    Parameters
+    ----------
+    cells
+        Those of the notebook, in its order.
+    added
+        The number of the cell that it follows, and the cell; None for none.
+    """
     found: list[Cell] = []
     for cell in cells:
         found.append(cell)

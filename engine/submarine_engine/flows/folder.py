@@ -74,7 +74,7 @@ class RemotePath:
         return self.storage.read(self.path)
 
     def unlink(self, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - as a `Path` has it
-        """Remove the file."""
+        """Remove the file; with or without `missing_ok` it is no error where there is none."""
         del missing_ok  # a storage minds neither way
         self.storage.remove(self.path)
 
@@ -116,18 +116,18 @@ def place_of(text: str) -> Place:
 
 
 def address_of(place: Place) -> str:
-    """Return what names a place in every process of this machine, whatever folder it is in."""
+    """Return what names `place` in every process of this machine, whatever folder it is in."""
     return str(place.resolve()) if isinstance(place, Path) else str(place)
 
 
 def make_folder(place: Place) -> None:
-    """Make a folder for the owner alone; a storage makes it with its first file."""
+    """Make the folder `place` for the owner alone; a storage makes it with its first file."""
     if isinstance(place, Path):
         make_private(place)
 
 
 def read_json(place: Place) -> dict[str, Any] | None:
-    """Read a JSON object; None where the file is not there.
+    """Read the JSON object in the file `place`; None where it is not there.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def read_json(place: Place) -> dict[str, Any] | None:
 
 
 def write_json(place: Place, data: Mapping[str, Any]) -> None:
-    """Write `data` as JSON, whole or not at all."""
+    """Write `data` as JSON to the file `place`, whole or not at all."""
     if isinstance(place, Path):
         history.write_json(place, data)
     else:
@@ -152,6 +152,13 @@ def write_json(place: Place, data: Mapping[str, Any]) -> None:
 
 def create_json(place: Place, data: Mapping[str, Any]) -> dict[str, Any] | None:
     """Write `data` as JSON where no file is; else return what is there: of all who do, one has.
+
+    Parameters
+    ----------
+    place
+        The file.
+    data
+        What it is to hold.
 
     Raises
     ------
@@ -183,7 +190,7 @@ def _encoded(data: Mapping[str, Any]) -> bytes:
 
 
 def write_file(place: Place, data: bytes) -> None:
-    """Write a file, with the folders above it, whole or not at all."""
+    """Write `data` to the file `place`, with the folders above it, whole or not at all."""
     if isinstance(place, Path):
         make_private(place.parent)
         write_aside(place, data)
@@ -192,7 +199,7 @@ def write_file(place: Place, data: bytes) -> None:
 
 
 def mark(place: Place) -> None:
-    """Make a file whose being there is all that it says."""
+    """Make the file `place`, whose being there is all that it says."""
     if isinstance(place, Path):
         make_private(place.parent)
         place.touch(mode=0o600)
@@ -201,7 +208,7 @@ def mark(place: Place) -> None:
 
 
 def folders_in(place: Place) -> list[Place]:
-    """Return the folders in a folder; none where it is not there."""
+    """Return the folders in the folder `place`; none where it is not there."""
     if isinstance(place, Path):
         return [one for one in place.glob("*") if one.is_dir()]
     return [place / one.name for one in place.storage.list(place.path) if one.folder]

@@ -96,7 +96,13 @@ def is_held(place: Place) -> bool:
 
 
 def holder_of(place: Place) -> str:
-    """Return in words who has a lock of a storage: ``, on worker-3``; empty where it is unsaid."""
+    """Return in words who has a lock of a storage: ``, on worker-3``; empty where it is unsaid.
+
+    Parameters
+    ----------
+    place
+        The lock, as of `take`; of one on this machine nothing is said.
+    """
     if isinstance(place, Path):
         return ""
     turns = _Turns(place)

@@ -260,7 +260,7 @@ def _webhook_fault(address: str) -> str:
 
 
 def name_fault(name: str) -> str:
-    """Return in words why a node cannot have this name; empty where it can."""
+    """Return in words why a node cannot have the `name`; empty where it can."""
     if not _NAME.fullmatch(name):
         return (
             f"{name!r:.80} cannot name a node: a name has letters, digits and . _ -, begins with a"
@@ -603,7 +603,7 @@ class FlowPaths:
         return self.folder / "bundles"
 
     def bundle(self, digest: str) -> Place:
-        """Return the folder of one bundle."""
+        """Return the folder of the bundle whose hash is `digest`, 64 hexadecimal digits."""
         if not _DIGEST.fullmatch(digest):
             raise FlowError(f"{digest!r:.80} is no hash of a bundle", where=str(self.folder))
         return self.bundles / digest
@@ -624,11 +624,11 @@ class FlowPaths:
         return self.folder / "runs"
 
     def run(self, run: str) -> Place:
-        """Return the folder of one run."""
+        """Return the folder of the run whose id is `run`."""
         return self.runs / run_folder(run)
 
     def node(self, run: str, node: str) -> Place:
-        """Return the folder of a node in one run."""
+        """Return the folder of the node of name `node` in the run whose id is `run`."""
         if fault := name_fault(node):
             raise FlowError(fault, where=str(self.folder))
         return self.run(run) / node

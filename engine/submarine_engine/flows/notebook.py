@@ -101,13 +101,13 @@ class Format(Protocol):
     SUFFIXES: tuple[str, ...]
 
     def knows(self, data: Any, /) -> bool:  # noqa: ANN401 - JSON
-        """Return whether a file's JSON is such a notebook."""
+        """Return whether `data`, a file's JSON, is such a notebook."""
 
     def read(self, data: Any, where: str, /) -> Notebook:  # noqa: ANN401 - likewise
-        """Return what it says; `where` is the name of its file."""
+        """Return what `data`, such a notebook's JSON, says; `where` is the name of its file."""
 
     def write(self, flow: Any, /) -> Mapping[str, Any]:  # noqa: ANN401 - a `Flow`, which imports this
-        """Return the JSON of a notebook with the cells of a flow."""
+        """Return the JSON of a notebook with the cells of `flow`."""
 
 
 @lru_cache(maxsize=1)

@@ -126,7 +126,7 @@ class NodePaths:
         return self.folder / "cancel"
 
     def values(self, attempt: int) -> Place:
-        """Return the folder of what a try has left for other nodes."""
+        """Return the folder of what try `attempt`, from 1, has left for other nodes."""
         return self.folder / f"values-{attempt}"
 
 

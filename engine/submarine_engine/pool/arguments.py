@@ -109,7 +109,7 @@ class _Pickler(ByValue, pickle.Pickler):
 
 
 def load(data: bytes) -> Any:  # noqa: ANN401 - the user's own
-    """Load a value that a worker has pickled; raises what loading it raises."""
+    """Load a value from `data`, as a worker has pickled it; raises what loading it raises."""
     return _Unpickler(io.BytesIO(data)).load()
 
 

@@ -92,7 +92,7 @@ class CallLogs:
         return tuple(self._labels.get(label, ()))
 
     def runs(self, index: int) -> tuple[CallRun, ...]:
-        """Return the runs of a call, the latest last."""
+        """Return the runs of the call `index`, the latest last; empty where none has begun."""
         self._read()
         return tuple(self._runs.get(index, ()))
 

@@ -113,10 +113,18 @@ class Runner(Protocol):
         """Whether other jobs wait while the pool has more workers than its least."""
 
     def withdraw(self, index: int, *, running: bool = False) -> None:
-        """Take a call back that has not begun, or end it where it runs."""
+        """Take a call back that has not begun, or end it where it runs.
+
+        Parameters
+        ----------
+        index
+            The call's.
+        running
+            Whether to end it where it runs; else one that runs comes to its own end.
+        """
 
     def say(self, line: str) -> object:
-        """Tell in the log what happens."""
+        """Tell in the log what happens, in the words of `line`."""
 
 
 class Source(Protocol):
@@ -126,7 +134,7 @@ class Source(Protocol):
     """
 
     def begin(self, pool: Runner) -> None:
-        """Hear whose calls these are, before all else."""
+        """Hear that `pool` runs its calls, before all else."""
 
     def poll(self) -> None:
         """Do what there is to do besides, such as to withdraw calls; at each turn of the pool."""
@@ -138,10 +146,19 @@ class Source(Protocol):
         """Hear that a call runs, on the worker of that job; once for each try."""
 
     def reported(self, call: Call, report: Mapping[str, Any]) -> Answer:
-        """Hear what a running call reports, and answer."""
+        """Hear what a running call reports, and answer.
+
+        Parameters
+        ----------
+        call
+            The call that runs.
+        report
+            What it reports: an object of JSON that the job's code has written, so anything may be
+            in it.
+        """
 
     def ended(self, call: Call, end: End) -> None:
-        """Hear what became of a call: once for each that has ended.
+        """Hear by `end` what became of a call: once for each that has ended.
 
         Where a controller takes over, its source hears first of all what is on record.
         """

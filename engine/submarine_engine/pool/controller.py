@@ -101,7 +101,7 @@ def source_of(folder: PoolFolder, plan: dict[str, Any]) -> Source:
 
 
 def workers_of(folder: PoolFolder, plan: dict[str, Any]) -> Workers:
-    """Return what a pool's workers are."""
+    """Return what the workers of the pool in `folder` are, as its `plan` says."""
     return Workers(
         cluster=open_cluster(plan["cluster"]),
         spec=with_parent(JobSpec.from_json(plan["spec"]), os.environ.get("SUBMARINE_JOB_ID")),

@@ -38,7 +38,15 @@ class ExecutorSource(Inputs):
 
 
 class CallFuture(Future[Any]):
-    """A call of an `Executor`."""
+    """A call of an `Executor`.
+
+    Parameters
+    ----------
+    calls
+        All calls of its function: the pool that runs it.
+    index
+        Which of them it is, from 0.
+    """
 
     def __init__(self, calls: _Calls, index: int) -> None:
         super().__init__()

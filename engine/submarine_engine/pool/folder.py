@@ -126,7 +126,7 @@ class PoolFolder:
 
     @classmethod
     def of(cls, home: Path, pool: str) -> PoolFolder:
-        """Return the folder of the pool of that id.
+        """Return the folder of the pool of that id, where the jobs are kept in `home`.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class PoolFolder:
 
     @classmethod
     def of_job(cls, home: Path, job_id: str) -> PoolFolder | None:
-        """Return the folder of the pool that a job runs; None where it runs none.
+        """Return the folder of the pool that the job `job_id` of `home` runs; None for no pool.
 
         Its script says so from its first moment on, that of a `job retry` too.
         """
@@ -158,7 +158,7 @@ class PoolFolder:
         return ""
 
     def note_job(self, job_id: str) -> None:
-        """Note which job runs the pool."""
+        """Note that the job `job_id` runs the pool, in place of any before it."""
         write_json(self.job, {"id": job_id})
 
     def again(self, more: Mapping[str, Any]) -> PoolFolder:
@@ -184,7 +184,7 @@ class PoolFolder:
         return masker_of(self.root)
 
     def hand_on_marks(self, job_id: str) -> None:
-        """Let a job that runs the pool know the secrets again, and with it the workers' jobs.
+        """Let the job `job_id` of the pool know the secrets again, and with it the workers' jobs.
 
         Raises
         ------

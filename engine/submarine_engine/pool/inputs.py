@@ -73,7 +73,15 @@ class Giver:
             raise _unwritten(self._folder, error) from error
 
     def withdraw(self, index: int, *, running: bool = False) -> None:
-        """Take a call back."""
+        """Take a call back.
+
+        Parameters
+        ----------
+        index
+            The call's.
+        running
+            Whether to end it where it runs.
+        """
         append(self._withdrawn, frame({"kind": "withdraw", "index": index, "running": running}))
 
     def close(self) -> None:
@@ -122,7 +130,7 @@ class Inputs:
         self._told: tuple[int, ...] = ()
 
     def begin(self, pool: Runner) -> None:
-        """Hear whose calls these are."""
+        """Hear that `pool` runs the calls, and begin what the job's card shows of them."""
         self._pool = pool
         self._known = pool.known
         self._gpus = JobSpec.from_json(self._folder.read()["spec"]).gpus or 0
@@ -170,7 +178,7 @@ class Inputs:
         return bool(self._frames)
 
     def began(self, call: Call, worker: str) -> None:  # noqa: ARG002 - the pool's record has it
-        """Hear that a call runs."""
+        """Hear that a call runs; its `worker` is in the pool's record."""
         self._summary.began(call)
 
     def result(self) -> object:
@@ -184,11 +192,11 @@ class Inputs:
         self._summary.update(total, 0 if last else self._pool.holding, now=last)
 
     def reported(self, call: Call, report: Mapping[str, Any]) -> Answer:  # noqa: ARG002 - of others
-        """Let it go on: nobody has asked."""
+        """Let the `call` go on, whatever its `report` says: nobody has asked."""
         return Answer.GO_ON
 
     def ended(self, call: Call, end: End) -> None:
-        """Tell what became of a call, in the log and on the card."""
+        """Tell by `end` what became of a call, in the log and on the card."""
         self.ends += 1
         self.failed += not end.succeeded
         # Where each error stood is looked up for those that the card shows.
@@ -212,7 +220,7 @@ _AT_ONCE = 64
 
 
 def label_of(value: object) -> str:
-    """Return a short text for a call by its argument; empty where that has none."""
+    """Return a short text for a call by its argument `value`; empty where that has none."""
     if not isinstance(value, (str, int, float, os.PathLike)):
         return ""
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)

@@ -138,11 +138,11 @@ class Journal:
         return noted
 
     def worker(self, job_id: str) -> None:
-        """Note that a worker was asked for."""
+        """Note that a worker was asked for: the job `job_id`."""
         self._line("worker", job=job_id)
 
     def given(self, *noted: Noted, worker: str) -> None:
-        """Note that a worker will be told of calls."""
+        """Note that `worker`, a job's id, will be told of the calls `noted`: a try more of each."""
         lines = []
         for one in noted:
             one.tries += 1
@@ -152,13 +152,13 @@ class Journal:
         _append(self._lines, b"".join(lines))
 
     def began(self, noted: Noted, host: str) -> None:
-        """Note that a call has begun."""
+        """Note that the call `noted` has begun on its worker, which says that it runs on `host`."""
         noted.began = True
         told = {"index": noted.call.index, "try": noted.tries, "worker": noted.given, "host": host}
         _append(self._lines, _as_line("began", told))
 
     def tried(self, noted: Noted, end: End) -> None:
-        """Note that a try came to nothing, and there will be another."""
+        """Note that a try of `noted` came to nothing, as `end` says, and there will be another."""
         _tried(noted, end.outcome)
         told = {"index": noted.call.index, "try": noted.tries, "outcome": end.outcome}
         _append(self._lines, _as_line("tried", {**told, **_end_fields(end)}))
@@ -168,7 +168,7 @@ class Journal:
         return _end_with_payload(self._folder, line)
 
     def ended(self, noted: Noted, end: End) -> None:
-        """Note what became of a call, for good.
+        """Note by `end` what became of the call `noted`, for good.
 
         Raises
         ------
@@ -185,7 +185,16 @@ class Journal:
         del self.record.open[index]
 
     def over(self, why: str = "", *, job: str | None = None) -> None:
-        """Note that there will be no more calls, and why in words where that is no good end."""
+        """Note that there will be no more calls.
+
+        Parameters
+        ----------
+        why
+            In words, where that is no good end; empty where it is one.
+        job
+            The job that gives the pool up: run again as another one it may go on; None where it has
+            ended well.
+        """
         self._line("over", why=why, job=job)
 
     def close(self) -> None:
@@ -282,7 +291,7 @@ def _checked(line: Any) -> dict[str, Any]:  # noqa: ANN401 - of a file
 
 
 def end_of(line: dict[str, Any], payload: bytes) -> End:
-    """Return what a line tells of how a try went."""
+    """Return what a line tells of how a try went, with `payload`: its value or error, pickled."""
     return End(
         outcome=line["outcome"],
         payload=payload,

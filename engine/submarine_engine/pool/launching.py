@@ -120,6 +120,8 @@ def prepare(plan: PoolPlan, names: Collection[str] = ()) -> PreparedPool:
 
     Parameters
     ----------
+    plan
+        What the pool is to be.
     names
         Of the program, that the workers' script has to define besides what the function needs.
 

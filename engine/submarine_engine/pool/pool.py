@@ -145,7 +145,7 @@ class Pool:
         self._free: int | None = None
 
     def say(self, line: str) -> None:
-        """Tell in the log what happens."""
+        """Tell in the log what happens, in the words of `line`."""
         self._say(line)
 
     @property
@@ -238,7 +238,7 @@ class Pool:
             pause = min(_LATEST, pause * 1.3)
 
     def withdraw(self, index: int, *, running: bool = False) -> None:
-        """Take a call back that has not begun, or end it where it runs.
+        """Take the call `index` back if it has not begun, or end it where it runs.
 
         Its source hears how it ended. One that runs comes to its own end unless `running`.
         """
@@ -683,7 +683,7 @@ def called(call: Call) -> str:
 
 
 def words(end: End) -> str:
-    """Return in words what became of a call."""
+    """Return in words what `end` says of a call."""
     if end.succeeded:
         return f"done in {end.seconds:.2g} s"
     if end.outcome == "error":
@@ -704,7 +704,15 @@ def words(end: End) -> str:
 
 
 def told_of(end: End, folder: PoolFolder) -> str:
-    """Return in words what became of a call, and of an error at which cell and line."""
+    """Return in words what became of a call, and of an error at which cell and line.
+
+    Parameters
+    ----------
+    end
+        How it ended.
+    folder
+        Its pool's, where the script of the workers is that an error's frames stand in.
+    """
     from submarine_engine.pool.results import Loader  # noqa: PLC0415 - only where something failed
 
     if end.outcome != "error":
@@ -749,5 +757,5 @@ def _is_over(worker: PoolWorker) -> bool:
 
 
 def with_parent(spec: JobSpec, parent: str | None) -> JobSpec:
-    """Return the spec of workers whose pool a job runs."""
+    """Return the spec of workers whose pool the job `parent` runs; None outside a job."""
     return replace(spec, parent=parent, notebook=None, asks=False)

@@ -190,16 +190,16 @@ class PoolWorker:
         return time.monotonic() - self._heard
 
     def takes_long(self, seconds: float) -> bool:
-        """Return whether its calls may take so long; where it has run none, each may."""
+        """Return whether its calls may take `seconds`; where it has run none, each may."""
         return self._mean is None or self._mean >= seconds
 
     def took(self, seconds: float) -> None:
-        """Note how long a call took."""
+        """Note that a call took so many `seconds`: what the next ones may take is judged by it."""
         old = seconds if self._mean is None else self._mean
         self._mean = old + _NEWEST * (seconds - old)
 
     def give(self, noted: list[Noted]) -> None:
-        """Tell it of calls, which the journal says are given to it; raises OSError."""
+        """Tell it of the calls `noted`, which the journal says are given to it; raises OSError."""
         self._batches += 1
         of = {"of": f"{os.getpid()}-{self._batches}"} if len(noted) > 1 else {}
         data = []
@@ -220,6 +220,8 @@ class PoolWorker:
 
         Parameters
         ----------
+        noted
+            The call, given to this worker at its newest try.
         running
             Whether to end it where it runs.
         moved
@@ -229,12 +231,18 @@ class PoolWorker:
         self._say(frame({"kind": "withdraw", **about}))
 
     def tell(self, noted: Noted, word: str) -> None:
-        """Answer a report of a call."""
+        """Answer a report of the call `noted` with `word`, the value of an `Answer`."""
         about = {"index": noted.call.index, "try": noted.tries, "word": word}
         self._say(frame({"kind": "told", **about}))
 
     def stay(self, every: float) -> None:
-        """Send a keep-alive where one is due: a worker that hears nothing for a while ends."""
+        """Send a keep-alive where nothing was said for a while: a worker that hears nothing ends.
+
+        Parameters
+        ----------
+        every
+            For how many seconds nothing was said.
+        """
         if time.monotonic() - self._stayed >= every:
             self._say(frame({"kind": "stay"}))
 
@@ -245,7 +253,7 @@ class PoolWorker:
             self._say(frame({"kind": "end"}))
 
     def cancel(self, reason: str) -> None:
-        """End its job."""
+        """End its job; the `reason` is in words, for its record."""
         self.ending = True
         try:
             self._cluster.cancel(self.job_id, reason)

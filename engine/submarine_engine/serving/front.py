@@ -387,7 +387,7 @@ class Front:
         return try_page(self._record.name, self._told.server or "mlflow", self._record.takes)
 
     async def answer(self, request: Request) -> tuple[int, HTTPHeaders, bytes]:
-        """Return what a replica answers: the status, the headers and the body."""
+        """Return what a replica answers to `request`: the status, the headers and the body."""
         until = time.monotonic() + _PATIENCE
         tried: set[str] = set()
         while True:

@@ -236,7 +236,7 @@ class ServingRecord(KeptRecord):
         shutil.rmtree(self.folder / str(version), ignore_errors=True)
 
     def tell(self, state: FrontState) -> None:
-        """Write what the front tells; raises OSError."""
+        """Write what the front tells, `state`, in place of what it told before; raises OSError."""
         write_json(self.folder / "state.json", asdict(state))
 
     def told(self) -> FrontState:

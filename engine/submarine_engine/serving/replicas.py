@@ -60,7 +60,15 @@ Found = TypeVar("Found")
 
 
 async def aside(call: Callable[..., Found], *args: object) -> Found:
-    """Return what a call that waits for files or clusters gives; others go on meanwhile."""
+    """Return what a call that waits for files or clusters gives; others go on meanwhile.
+
+    Parameters
+    ----------
+    call
+        What is called, on a thread of the servings' own.
+    args
+        Its arguments.
+    """
     return await asyncio.get_running_loop().run_in_executor(_THREADS, call, *args)
 
 
@@ -218,7 +226,7 @@ class Replica:
         return answer.code == HTTPStatus.OK
 
     async def ask(self, request: Request) -> Answer:
-        """Return its answer.
+        """Return its answer to `request`.
 
         Raises
         ------
@@ -284,7 +292,7 @@ class Replica:
         return answer
 
     async def cancel(self, reason: str) -> None:
-        """Ask its job to end."""
+        """Ask its job to end; the `reason` is in words, for the job's record."""
         self.close()
         with suppress(SubmarineError):
             await aside(self._cluster.cancel, self.job_id, reason)

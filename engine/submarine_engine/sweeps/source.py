@@ -97,7 +97,7 @@ class Trials:
     # What a pool asks of its source.
 
     def begin(self, pool: Pool) -> None:
-        """Hear whose trials these are, and find those that were begun before."""
+        """Hear that `pool` runs the trials, and find those that were begun before."""
         self._pool = pool
         self._next_call = max(pool.known, default=-1) + 1
         given = {_number(call.label) for call in pool.journal.record.calls.values()}
@@ -152,13 +152,22 @@ class Trials:
         return LAST if self._open else DONE
 
     def began(self, call: Call, worker: str) -> None:  # noqa: ARG002 - the pool's record has it
-        """Hear that a trial runs."""
+        """Hear that the trial of `call` runs; its `worker` is in the pool's record."""
         trial = self._open.get(_number(call.label))
         if trial is not None:
             trial.runs, trial.since, trial.ends = True, time.monotonic(), False
 
     def reported(self, call: Call, report: Mapping[str, Any]) -> Answer:
-        """Tell the study what a trial has reported; answer whether it is to end."""
+        """Tell the study what a trial has reported; answer whether it is to end.
+
+        Parameters
+        ----------
+        call
+            The trial's; its label has the number.
+        report
+            The ``step``, the ``values`` by name, and in ``keeps`` whether the trial can go on from
+            a checkpoint; anything else where the job's code wrote it.
+        """
         number = _number(call.label)
         trial = self._open.get(number)
         step, values = report.get("step"), report.get("values")
@@ -181,7 +190,15 @@ class Trials:
         return Answer.GO_ON
 
     def ended(self, call: Call, end: End) -> None:
-        """Take how a trial ended; the study learns it once the GPU has its next trial."""
+        """Take how a trial ended; the study learns it once the GPU has its next trial.
+
+        Parameters
+        ----------
+        call
+            The trial's.
+        end
+            How it ended.
+        """
         self._ends.append((call, end))
 
     def _report_ends(self) -> None:

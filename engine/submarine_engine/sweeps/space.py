@@ -126,7 +126,7 @@ class Domain:
         return tuple(f"{index}: {value!r:.60}" for index, value in enumerate(self.values))
 
     def value_of(self, kept: object) -> Any:  # noqa: ANN401 - as it was given
-        """Return the value for what a study keeps of it."""
+        """Return the value for what a study keeps of it, `kept`: a number, or a choice's label."""
         if self.kind != "choice":
             return int(kept) if self.kind == "int" else float(kept)  # type: ignore[call-overload,arg-type]
         labels = self.labels
@@ -387,7 +387,7 @@ class Space:
         return {name: one(domain) for name, domain in self.domains.items()}
 
     def values(self, kept: Mapping[str, object]) -> dict[str, Any]:
-        """Return what a trial's code is given for what the study keeps of it."""
+        """Return what a trial's code is given for what the study keeps, `kept`, by name."""
         return {
             name: domain.value_of(kept[name])
             for name, domain in self.domains.items()

@@ -90,7 +90,7 @@ class Selection:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Selection:
-        """Build from what `to_json` returned."""
+        """Build from `data`, which `to_json` returned."""
         return cls(tuple(data["jobs"]), data["all"], tuple(data["folders"]), data["user"])
 
 
@@ -106,8 +106,14 @@ def select(
 
     Parameters
     ----------
+    home
+        Where jobs are kept.
     jobs
         As people name them: id, end of the id, or name.
+    everything
+        Whether all jobs are shown, those to come too; not with `jobs`.
+    folders
+        Folders of this machine, or addresses in HDFS.
     begin
         Where relative folders begin; the current folder unless given.
 
@@ -219,6 +225,13 @@ class Board:
 class Files:
     """The files of one TensorBoard.
 
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    board_id
+        The TensorBoard's.
+
     Raises
     ------
     CommandError
@@ -237,7 +250,7 @@ class Files:
         self.links = self.root / board_id
 
     def write(self, board: Board) -> None:
-        """Write the record; whoever holds the lock does."""
+        """Write `board` as the record; whoever holds the lock does."""
         live = {"pid": board.pid, "start": board.start, "port": board.port, "key": board.key}
         told = {"version": _VERSION, "id": board.id, "shows": board.wanted.to_json()}
         live_now = live if board.pid else None
@@ -260,7 +273,7 @@ class Files:
 
 
 def ids(home: Path) -> Iterator[str]:
-    """Yield the ids on record, those first that were started last."""
+    """Yield the ids on record in `home`, those first that were started last."""
     folder = home / "tensorboards"
     with suppress(FileNotFoundError):
         found = [path for path in folder.glob("*.json") if _ID.fullmatch(path.stem)]
@@ -268,7 +281,7 @@ def ids(home: Path) -> Iterator[str]:
 
 
 def sweep(home: Path) -> None:
-    """Remove what is left of those that nobody has asked for in a month."""
+    """Remove from `home` what is left of those that nobody has asked for in a month."""
     for board_id in list(ids(home)):
         files = Files(home, board_id)
         if time.time() - _written(files.record) > _OLD and locks.is_free(files.lock):
@@ -327,6 +340,13 @@ class NoTensorBoardError(CommandError, LookupError):
 def start_board(home: Path, wanted: Selection) -> Board:
     """Start a TensorBoard where none runs of that content; return at once.
 
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    wanted
+        What it is to show.
+
     Raises
     ------
     UnsupportedError
@@ -362,10 +382,17 @@ def start_board(home: Path, wanted: Selection) -> Board:
 def wait_for_board(home: Path, wanted: Selection) -> Board:
     """Start a TensorBoard, and wait until it listens.
 
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    wanted
+        What it is to show.
+
     Raises
     ------
     UnsupportedError, ClusterError
-        As `start`; or it ended as it began, in its own last words, or does not come in time.
+        As `start_board`; or it ended as it began, in its own last words, or does not come in time.
     """
     until = time.monotonic() + _PATIENCE
     tried = False
@@ -387,6 +414,10 @@ def poll_board(home: Path, wanted: Selection, *, tried: bool) -> Board | None:
 
     Parameters
     ----------
+    home
+        Where jobs are kept.
+    wanted
+        What it shows.
     tried
         Whether the caller has started it already: then one that has ended since is an error.
 
@@ -412,6 +443,13 @@ def poll_board(home: Path, wanted: Selection, *, tried: bool) -> Board | None:
 def find_board(home: Path, board_id: str) -> Board:
     """Return a TensorBoard of the user's by its id; its port is 0 where it does not listen.
 
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    board_id
+        Its id, as its address and ``--list`` have it.
+
     Raises
     ------
     CommandError
@@ -430,14 +468,14 @@ def find_board(home: Path, board_id: str) -> Board:
 
 
 def list_boards(home: Path) -> list[Board]:
-    """Return the user's TensorBoards that run, those first that were started last."""
+    """Return the user's TensorBoards in `home` that run, those first that were started last."""
     user = shown_user()
     live = (Files(home, board_id).live() for board_id in ids(home))
     return [board for board in live if board and user in (None, board.wanted.user)]
 
 
 def stop_board(home: Path, board_id: str) -> bool:
-    """End a TensorBoard and forget it; whether it ran.
+    """End the TensorBoard of `home` whose id is `board_id`, and forget it; return whether it ran.
 
     Raises
     ------
@@ -487,7 +525,7 @@ def _end(board: Board) -> None:
 
 
 def open_selected(home: Path, values: Mapping[str, Any]) -> Selection:
-    """Return what the values of ``tensorboard`` want to see; raises as `wanted`."""
+    """Return what the `values` of ``tensorboard`` want to see in `home`; raises as `select`."""
     return select(
         home,
         values.get("jobs", ()),
@@ -500,6 +538,14 @@ def stop_selected(home: Path, values: Mapping[str, Any]) -> list[Board]:
     """End the TensorBoards that the values of ``tensorboard --stop`` name; return those.
 
     Words may be jobs, whose TensorBoard is ended, or ids as ``--list`` shows them.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    values
+        As of `Command`: ``jobs``, ``all`` and ``logdir``; without any of them, all that run are
+        ended.
 
     Raises
     ------
@@ -530,7 +576,15 @@ def stop_selected(home: Path, values: Mapping[str, Any]) -> list[Board]:
 
 
 def attach(home: Path, paths: JobPaths) -> None:
-    """Start a TensorBoard over one job; what goes wrong becomes a warning of the job, no more."""
+    """Start a TensorBoard over one job; what goes wrong becomes a warning of the job, no more.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    paths
+        The job's.
+    """
     try:
         start_board(home, Selection((paths.job_id,), user=shown_user()))
     except (SubmarineError, OSError) as error:
@@ -542,6 +596,13 @@ def attached_address(home: Path, job_id: str) -> str | None:
     """Return where on this machine a TensorBoard over just that job listens; None where none does.
 
     Asks nobody: it is called often.
+
+    Parameters
+    ----------
+    home
+        Where jobs are kept.
+    job_id
+        The job's.
     """
     with suppress(SubmarineError, OSError):
         board = Files(home, Selection((job_id,), user=shown_user()).id).live()

@@ -49,7 +49,7 @@ class Source:
 
 
 def job_sources(paths: JobPaths) -> list[Source]:
-    """Return the places of one job; none where its record cannot be read."""
+    """Return the places of the job of `paths`; none where its record cannot be read."""
     try:
         record = read_json(paths.record) or {}
         spec = dict(record["spec"])

@@ -56,13 +56,13 @@ class Scalar(NamedTuple):
 
 
 def length_of(head: bytes) -> int | None:
-    """Return how many bytes of data follow a record's first 12; None where that is no record."""
+    """Return how many bytes of data follow `head`, a record's first 12; None where it is none."""
     length, crc = struct.unpack("<QI", head)
     return int(length) if crc == _masked(head[:8]) else None
 
 
 def scalars_of(record: bytes) -> list[Scalar]:
-    """Return the scalars of an ``Event``; none where it holds none, or cannot be read."""
+    """Return the scalars of `record`, an ``Event``; none where it holds none, or cannot be read."""
     try:
         step, found = 0, []
         for field, kind, value in _fields(record):
@@ -221,7 +221,7 @@ class Series:
         self._seen = 0
 
     def add(self, step: int, value: float) -> None:
-        """Take one more point; the newest is always kept."""
+        """Take one more point, `value` at `step`; the newest is always kept."""
         self._last = [step, value]
         if self._seen % self._every == 0:
             self._points.append(self._last)
@@ -336,6 +336,8 @@ def scalars(paths: JobPaths, *, at_once: bool = False) -> Scalars:
 
     Parameters
     ----------
+    paths
+        The job's.
     at_once
         Whether to look even where the last look was a moment ago: nobody asks again after a job's
         end.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def let_fsspec_read(remote: Sequence[Source]) -> None:
-    """Let fsspec in this process read addresses of the clusters' storages.
+    """Let fsspec in this process read `remote`, addresses of the clusters' storages.
 
     Raises
     ------
@@ -77,7 +77,14 @@ _MOST_LOOKED_AT = 5000
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until nobody reads any more."""
+    """Serve until nobody reads any more.
+
+    Parameters
+    ----------
+    arguments
+        The home of the jobs, the TensorBoard's id, and the number of the descriptor that holds its
+        lock.
+    """
     home, board_id, lock = Path(arguments[0]), arguments[1], int(arguments[2])
     os.set_inheritable(lock, False)  # what plugins start must not keep it
     os.environ["SUBMARINE_HOME"] = str(home)  # where clusters look for the jobs of this process

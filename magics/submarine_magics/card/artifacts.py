@@ -51,6 +51,8 @@ def artifacts_node(found: Listing | None, *, served: bool) -> Node | None:
 
     Parameters
     ----------
+    found
+        What the job has left; None where nothing is known of it.
     served
         Whether a server sends a file that is clicked at.
     """
@@ -77,7 +79,7 @@ def _row(one: ListedFile, *, served: bool) -> Node:
 
 
 def artifacts_lines(found: Listing | None) -> Iterator[str]:
-    """Yield what a job has left as text."""
+    """Yield what a job has left, `found`, as text; nothing for None."""
     if found is not None:
         named = [f"{one.name} ({one.size})" for one in found.files[:_IN_WORDS]]
         left = found.more + len(found.files) - len(named)

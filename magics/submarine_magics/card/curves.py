@@ -13,7 +13,7 @@ _SIZE = 120, 20
 
 
 def curves_node(curves: Sequence[Curve]) -> Node | None:
-    """Return a list of pictures; None where there is nothing to draw."""
+    """Return a list of pictures, one of each of `curves`; None where there is nothing to draw."""
     return node("ul", "curves", *map(_curve, curves)) if curves else None
 
 

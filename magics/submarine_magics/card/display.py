@@ -230,7 +230,7 @@ class JobCard:
         self._sent()
 
     def close(self, status: JobStatus) -> None:
-        """Show the last word; the static card takes the live one's place."""
+        """Show `status`, the last one; the static card takes the live one's place."""
         self._status = status
         card, now = self._view()
         if not self._display_id:
@@ -403,13 +403,13 @@ class _Row:
 
 
 def register_table(shell: InteractiveShell) -> None:
-    """Let lists, tuples and dicts of jobs show themselves as a table; others are as they were."""
+    """Let lists, tuples and dicts of jobs show as a table in `shell`; others are as they were."""
     for kind in _TYPES:
         _formatter(shell).for_type(kind, show_jobs)
 
 
 def unregister_table(shell: InteractiveShell) -> None:
-    """Take back what `register_table` did."""
+    """Take back what `register_table` did in `shell`."""
     for kind in _TYPES:
         _formatter(shell).pop(kind, None)
 

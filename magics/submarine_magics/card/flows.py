@@ -499,7 +499,7 @@ def _counted(flow: FlowView) -> str:
 
 
 def flow_text(flow: FlowView) -> str:
-    """Return the card as plain text."""
+    """Return the card of `flow` as plain text."""
     head = f"{_GLYPHS[flow.state]} flow {flow.name}: {flow.word}"
     run = f" (run {visible(flow.run, 60)})" if flow.run else ""
     errors = [
@@ -510,7 +510,7 @@ def flow_text(flow: FlowView) -> str:
 
 
 def flow_bundle(flow: FlowView) -> dict[str, Any]:
-    """Return the card for a cell: for our extension of the page, as HTML, and as plain text."""
+    """Return the card of `flow` for a cell: for our page's extension, as HTML, as plain text."""
     root = flow_tree(flow)
     attributes = dict(root.attributes)
     if frontend.current.white:

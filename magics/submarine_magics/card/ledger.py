@@ -70,7 +70,15 @@ class LedgerView:
 
 
 def view_ledger(record: Record, status: JobStatus, now: Moment) -> LedgerView:
-    """Return the ledger of a job at the moment `now`."""
+    """Return the ledger of a job at the moment `now`.
+
+    Parameters
+    ----------
+    record
+        What does not change of the job.
+    status
+        The job's newest.
+    """
     number = status.ledger.gpus
     if not number:
         return LedgerView(gpus=_without(record), stages=(), released="")

@@ -159,7 +159,15 @@ class CardView:
 
 
 def view(record: Record, status: JobStatus, now: Moment) -> CardView:
-    """Return what to show of a job at the moment `now`."""
+    """Return what to show of a job at the moment `now`.
+
+    Parameters
+    ----------
+    record
+        What does not change of the job, with what it has found by now.
+    status
+        The job's newest.
+    """
     end = status.finished or now
     elapsed = round(status.submitted.until(end), 3) if status.submitted else 0.0
     ticking = not status.state.final and status.submitted is not None

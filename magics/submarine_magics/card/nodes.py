@@ -49,13 +49,35 @@ class Node:
 
 
 def node(tag: str, style: str, *children: Node | str | None, **attributes: str) -> Node:
-    """Make an element with the class ``smc-STYLE``; ``_`` in attributes' names stands for ``-``."""
+    """Make an element with the class ``smc-STYLE``; ``_`` in attributes' names stands for ``-``.
+
+    Parameters
+    ----------
+    tag
+        The element's, one of HTML or SVG.
+    style
+        The end of its class; empty for none.
+    children
+        Elements and text; None keeps the place of an element that is not there now.
+    """
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
     return Node(tag, {"class": f"smc-{style}", **named} if style else named, children)
 
 
 def link(style: str, label: str, url: str, title: str) -> Node:
-    """Make a link that opens a page of its own."""
+    """Make a link that opens a page of its own.
+
+    Parameters
+    ----------
+    style
+        As for `node`.
+    label
+        What it is called.
+    url
+        Its address; `serialise` leaves out what is none of the web.
+    title
+        What a reader sees who points at it.
+    """
     return node(
         "a", style, label, href=url, title=title, target="_blank", rel="noopener noreferrer"
     )

@@ -239,7 +239,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def page(nonce: str) -> str:
-    """Return the log page; it holds nothing of a job, its script fetches all."""
+    """Return the log page; it holds nothing of a job, its script fetches all.
+
+    Parameters
+    ----------
+    nonce
+        By which its policy lets its own script and style in, and no other.
+    """
     html = files(__package__).joinpath("log.html").read_text("utf-8").replace("{nonce}", nonce)
     return html.replace("{style}", page_style("log.css")).replace("{script}", module("log.js"))
 
@@ -400,7 +406,13 @@ def cancel_url(job: Job) -> str:
 
 
 def own_page(job: Job) -> str | None:
-    """Return the address of a log page that this process serves, for who sits at this machine."""
+    """Return the address of a log page that this process serves, for who sits at this machine.
+
+    Parameters
+    ----------
+    job
+        Whose log it is; None is returned where its cluster keeps no folders on this machine.
+    """
     home = getattr(job.cluster, "home", None)
     if home is None:
         return None
@@ -449,7 +461,13 @@ def with_links(record: Record, job: Job, *, final: bool = False) -> Record:
 
 
 def with_pages(record: Record, job: Job, *, final: bool = False) -> Record:
-    """Return the same with those that are served on this machine, for who sits at it."""
+    """Return `record` with what `job` has now, its pages as they are served on this machine.
+
+    Parameters
+    ----------
+    final
+        Whether the job is over.
+    """
     record = with_links(record, job, final=final)
     links = dict(record.links)
     home = getattr(job.cluster, "home", None) or default_home()

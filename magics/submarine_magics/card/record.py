@@ -135,24 +135,44 @@ def job_paths(job: Job) -> JobPaths | None:
 
 
 def stored_spec(paths: JobPaths) -> JobSpec:
-    """Return what a job was asked to run, as its record says; an empty one where it does not."""
+    """Return what the job of `paths` was asked to run, as its record says; else an empty one."""
     return _spec(_json(paths.record))
 
 
 def read_sweep(job: Job, spec: JobSpec) -> Summary | None:
-    """Return what a job that runs a sweep has found by now; None for all others."""
+    """Return what `job`, where it runs a sweep, has found by now; None for all others.
+
+    Parameters
+    ----------
+    spec
+        What it was asked to run: its first task is the sweep's.
+    """
     paths = job_paths(job)
     return read_summary(paths.task(spec.tasks[0]).root) if paths else None
 
 
 def read_map(job: Job, spec: JobSpec) -> Calls | None:
-    """Return how far the calls of a job that runs a map are; None for all others."""
+    """Return how far the calls of `job` are, where it runs a map; None for all others.
+
+    Parameters
+    ----------
+    spec
+        What it was asked to run: its first task is the map's.
+    """
     paths = job_paths(job)
     return read_calls(paths.task(spec.tasks[0]).root) if paths else None
 
 
 def sweep_stamp(job: Job, spec: JobSpec) -> tuple[int, int] | None:
-    """Return what differs once a sweep or a map has found more; None for jobs that run none."""
+    """Return what differs once a sweep or a map has found more; None for jobs that run none.
+
+    Parameters
+    ----------
+    job
+        Any job.
+    spec
+        What it was asked to run: the first task would be the sweep's or the map's.
+    """
     paths = job_paths(job)
     if paths is None:
         return None

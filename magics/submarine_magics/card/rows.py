@@ -92,6 +92,8 @@ def view_sweep(found: Summary, end: Moment, *, job_id: str, final: bool) -> Swee
 
     Parameters
     ----------
+    found
+        What the sweep has told last.
     job_id
         The job that runs it.
     final
@@ -182,7 +184,7 @@ def _best_words(found: Summary, names: tuple[str, ...]) -> str:
 
 
 def params_words(found: Summary, row: TrialRow) -> str:
-    """Return the parameters of a trial in one line."""
+    """Return the parameters of the trial `row` in one line, by their names in `found`."""
     pairs = zip(found.params, row.params, strict=False)
     return " ".join(f"{visible(name, _VALUE)}={trial_value(value)}" for name, value in pairs)
 
@@ -280,6 +282,8 @@ def view_calls(found: Calls, end: Moment, *, final: bool) -> CallsView:
 
     Parameters
     ----------
+    found
+        What the map has told last.
     final
         Whether its job is over: then no call runs, whatever was told last.
     """

@@ -63,7 +63,15 @@ class Extras:
 
 
 def served_tree(card: CardView, extras: Extras | None = None) -> Node:
-    """Return the whole card for a page that can do something with the job."""
+    """Return the whole card for a page that can do something with the job.
+
+    Parameters
+    ----------
+    card
+        What any card of it shows.
+    extras
+        What the server knows besides; None for nothing.
+    """
     more = extras or Extras()
     root = tree.card_tree(card, served=True)
     head, facts, sentence, *below = root.children
@@ -192,7 +200,7 @@ def _frame(frame: Mapping[str, Any]) -> Node:
 
 
 def stacks_tree(stacks: Stacks) -> Node:
-    """Return the places where tasks stand, the odd one first; one on the next to another."""
+    """Return the places of tasks in `stacks`, the odd one first; one on the next to another."""
     groups = stacks.groups
     left = len(groups) - _PLACES
     more = node("div", "quiet", f"… {count(left, 'place')} more") if left > 0 else None
@@ -274,7 +282,7 @@ def _curve(name: str, points: Points) -> Node:
 
 
 def corners(points: Points) -> list[tuple[float, float]]:
-    """Return a curve's corners in an area of 120 by 26."""
+    """Return the corners of the curve of `points` in an area of 120 by 26."""
     first, steps = _range([step for step, _ in points])
     low, height = _range([value for _, value in points])
     wide, high = _WIDTH - 2 * _EDGE, _HEIGHT - 2 * _EDGE
@@ -294,7 +302,7 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def measured(value: float) -> str:
-    """Return a finite number in few digits: ``0.25``, ``1.20e-5``."""
+    """Return `value`, a finite number, in few digits: ``0.25``, ``1.20e-5``."""
     if value and not _TINY <= abs(value) < _HUGE:
         mantissa, power = f"{value:.2e}".split("e")
         return f"{mantissa}e{int(power):+d}"

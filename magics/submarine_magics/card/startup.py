@@ -37,7 +37,7 @@ def read_started(job: Job, spec: JobSpec, *, final: bool = False) -> Startup | N
 
 
 def startup_node(found: Startup | None) -> Node | None:
-    """Return a bar of the phases with their times; None where nothing is known."""
+    """Return a bar of the phases of `found` with their times; None where nothing is known."""
     if found is None:
         return None
     of = f" of attempt {found.attempt}" if found.attempt > 1 else ""

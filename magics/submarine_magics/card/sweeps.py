@@ -59,7 +59,15 @@ def sweep_lines(sweep: SweepView) -> list[str]:
 
 
 def blocks(holding: Points, width: int = 24) -> str:
-    """Return how many were held over time, as a row of characters."""
+    """Return how many were held over time, as a row of characters.
+
+    Parameters
+    ----------
+    holding
+        Pairs of seconds since the beginning and how many, each until the next; not empty.
+    width
+        How many characters.
+    """
     last, most = holding[-1][0], max(number for _, number in holding)
     at, drawn = 0, []
     for place in range(width):
@@ -70,7 +78,7 @@ def blocks(holding: Points, width: int = 24) -> str:
 
 
 def importance_words(sweep: SweepView) -> str:
-    """Return how much each parameter matters, in words."""
+    """Return how much each parameter of `sweep` matters, in words."""
     return ", ".join(f"{name} {percent(part)}" for name, part in sweep.importance)
 
 
@@ -179,7 +187,15 @@ def sweep_node(sweep: SweepView, *, opened: bool, served: bool) -> Node:
 
 
 def held_node(words: str, holding: Points) -> Node:
-    """Return the line that says what a sweep or a map holds."""
+    """Return the line that says what a sweep or a map holds.
+
+    Parameters
+    ----------
+    words
+        How much it holds now, or has held at most.
+    holding
+        How many over time: pairs of seconds since the beginning and number; few have no picture.
+    """
     return node(
         "div", "line", node("strong", "label", "Held"), " ", node("span", "quiet", words), " ",
         _spark(holding),
@@ -204,6 +220,10 @@ def rows_table(  # noqa: PLR0913 - what stands above a table, and what in it
 
     Parameters
     ----------
+    title
+        What the table is called.
+    words
+        What is said of it beside that.
     heads
         Of the columns.
     cells
@@ -248,6 +268,8 @@ def trials_nodes(
 
     Parameters
     ----------
+    sweep
+        The sweep's view, with its best and newest trials.
     looking
         At what the reader looks; None where there is nobody to answer.
     page
@@ -438,7 +460,17 @@ def _opened(sweep: SweepView, one: Opened | None) -> Node | None:
 
 
 def log_actions(number: int, worker: str, logdir: str = "") -> Node:
-    """Return what a reader can do with an open trial or call, that of this number."""
+    """Return what a reader can do with an open trial or call, that of this number.
+
+    Parameters
+    ----------
+    number
+        Its own, by which it is closed.
+    worker
+        The job of the worker that ran it last; empty where none is known.
+    logdir
+        Of what it has written for TensorBoard; empty where there is none.
+    """
     return node(
         "span", "actions",
         _button("board", "TensorBoard", title="What it has written for it", data_logdir=logdir)
@@ -451,7 +483,17 @@ def log_actions(number: int, worker: str, logdir: str = "") -> Node:
 
 
 def log_node(name: str, log: str, left_out: int) -> tuple[Node | None, Node]:
-    """Return what a trial or call has written, and what stands before it."""
+    """Return what a trial or call has written, and what stands before it.
+
+    Parameters
+    ----------
+    name
+        What people call it: ``trial 7``.
+    log
+        The end of its log.
+    left_out
+        How many bytes of it stand before that.
+    """
     before = f"… {left_out:,} bytes before this" if left_out else ""
     text = node("pre", "code", node("code", "", log), tabindex="0", aria_label=f"The log of {name}")
     nothing = node("div", "quiet", "It has written nothing to its log.")
@@ -501,7 +543,17 @@ def _spark(holding: Points) -> Node | None:
 
 
 def picture(style: str, size: tuple[int, int], words: str, *drawn: Node) -> Node:
-    """Return a picture of that size; `words` say what it shows, for who does not see it."""
+    """Return a picture of that size; `words` say what it shows, for who does not see it.
+
+    Parameters
+    ----------
+    style
+        The end of its class.
+    size
+        Width and height, in pixels.
+    drawn
+        What is in it, in those pixels.
+    """
     box, width = f"0 0 {size[0]} {size[1]}", f"{size[0]}px"
     return node("svg", style, *drawn, viewBox=box, width=width, role="img", aria_label=words)
 
@@ -522,7 +574,15 @@ def _steps(points: Points) -> list[tuple[float, float]]:
 def placed(
     points: Points, size: tuple[int, int]
 ) -> Callable[[tuple[float, float]], tuple[float, float]]:
-    """Return what brings values into a picture that holds all of `points`."""
+    """Return what brings values into a picture that holds all of `points`.
+
+    Parameters
+    ----------
+    points
+        All that are drawn in it; at least one.
+    size
+        Its width and height, in pixels; a margin stays free.
+    """
     # Of the halves: the difference of two huge values may be no number any more.
     halves = [(x / 2, y / 2) for x, y in points]
     left, low = (min(column) for column in zip(*halves, strict=True))

@@ -58,7 +58,7 @@ def to_text(card: CardView) -> str:
 
 
 def ledger_words(card: CardView) -> str:
-    """Return the ledger as one sentence."""
+    """Return the ledger of `card` as one sentence."""
     stages = [f"{stage.name} {stage.text}" for stage in card.ledger.stages]
     return ", ".join(filter(None, (card.ledger.gpus, *stages, card.ledger.released)))
 
@@ -71,7 +71,7 @@ def task_words(task: TaskView) -> str:
 
 
 def bar(fraction: float, width: int = 20) -> str:
-    """Return a bar of characters."""
+    """Return a bar of `width` characters, the part `fraction` of it full."""
     full = int(fraction * width)
     return "█" * full + "░" * (width - full)
 
@@ -119,7 +119,17 @@ def card_tree(
 
 
 def script_tree(script: ScriptView, where: str, **attributes: str) -> Node:
-    """Return the script, folded in; `where` says how to see the whole of it."""
+    """Return the script, folded in; `where` says how to see the whole of it.
+
+    Parameters
+    ----------
+    script
+        As the card has it.
+    where
+        A path or a command, for where not all of it is here.
+    attributes
+        Of the element, besides its class; named as for `node`.
+    """
     summary = node(
         "summary", "",
         node("strong", "label", "Script"), " ",
@@ -132,7 +142,7 @@ def script_tree(script: ScriptView, where: str, **attributes: str) -> Node:
 
 
 def footer_tree(card: CardView) -> Node:
-    """Return where the log is when its page is gone."""
+    """Return where the log of the job of `card` is when its page is gone."""
     path = node("span", "path", f" · {card.log_path}") if card.log_path else None
     command, which = card.log_command, None
     if len(card.tasks) > 1:  # the cell shows that of rank 0 unless told otherwise
@@ -169,7 +179,7 @@ def _ticks(part: CardView | Stage) -> dict[str, str]:
 
 
 def cancel_button(card: CardView) -> Node | None:
-    """Return the button that cancels; none once the job is over."""
+    """Return the button that cancels the job of `card`; None once that is over."""
     if card.final:
         return None
     if card.state == "cancelling":
@@ -247,7 +257,7 @@ _COLUMNS = ("Role", "Id", "Host", "GPUs", "State", "Start", "Finish", "Progress"
 
 
 def tasks_words(card: CardView) -> str:
-    """Return how many tasks are in which state, and where those are that failed."""
+    """Return how many tasks of `card` are in which state, and where those are that failed."""
     failed = [f"{task.task} on {task.host}" for task in card.tasks if task.state == "failed"]
     many = len(card.tasks) > FEW_TASKS and failed
     where = f" ({', '.join(failed[:_NAMED])}{', …' if len(failed) > _NAMED else ''})"
@@ -307,13 +317,13 @@ def style() -> str:
 
 @cache
 def page_style(name: str = "") -> str:
-    """Return the style sheet of all pages of a job, with that of one of them."""
+    """Return the style sheet of all pages of a job, with that of one: its file `name`."""
     return _read("page.css") + (_read(name) if name else "")
 
 
 @cache
 def module(name: str) -> str:
-    """Return a script of the card as one module: what it imports stands in front of it."""
+    """Return the card's script `name` as one module: what it imports stands in front of it."""
     parts: dict[str, str] = {}
     _gather(name, parts)
     return "".join(parts.values())

@@ -66,7 +66,7 @@ def read_trying(job: Job, spec: JobSpec) -> Trying | None:
 
 
 def try_node(trying: Trying) -> Node:
-    """Return the form: what to send, and a place for the answer, which is only ever text."""
+    """Return the form of `trying`: what to send, and a place for the answer, only ever text."""
     body = node(
         "textarea", "body", visible_lines(trying.body, _LONGEST), rows=str(_ROWS), name="body",
         spellcheck="false", aria_label="A request to the model, in JSON",

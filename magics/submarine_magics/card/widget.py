@@ -31,6 +31,8 @@ class CardWidget(anywidget.AnyWidget):
     ----------
     card
         What to show first.
+    at
+        When that was so, in seconds since the epoch: running times go on from there.
     blocking
         Whether the cell that runs now waits for this job: then the kernel's interrupt cancels it.
     cancel_url

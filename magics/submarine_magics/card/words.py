@@ -44,7 +44,7 @@ def _seen(char: str) -> str:
 
 
 def time_of_day(moment: Moment | None) -> str:
-    """Return the local time, ``14:03:59``; a dash where there is none or it is no time."""
+    """Return the local time of `moment`, ``14:03:59``; a dash for None, or where it is no time."""
     if moment is None:
         return UNKNOWN
     try:
@@ -54,7 +54,7 @@ def time_of_day(moment: Moment | None) -> str:
 
 
 def date_and_time(moment: Moment | None) -> str:
-    """Return the local date and time, ``2025-03-14 15:09``; a dash as `time_of_day` does."""
+    """Return the local time of `moment`, ``2025-03-14 15:09``; a dash as `time_of_day` does."""
     if moment is None:
         return UNKNOWN
     try:

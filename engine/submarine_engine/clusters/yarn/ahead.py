@@ -24,7 +24,7 @@ _KEPT = 30 * 24 * 3600.0  # seconds, of what no job has used
 
 
 def heed_wishes(services: Services) -> None:
-    """Begin with what notebooks wish for; returns at once."""
+    """Begin with what notebooks wish for, by the keeper's folder in `services`; returns at once."""
     for path in services.folder.wishes.glob("*.json"):
         content = read_json(path)
         with suppress(OSError):
@@ -51,7 +51,7 @@ def _fulfil(services: Services, content: dict[str, Any]) -> None:
 
 
 def clean_up(services: Services) -> None:
-    """Remove from HDFS what no job of the user has used for a long time."""
+    """Remove from the HDFS of `services` what no job of the user has used for a long time."""
     with suppress(SubmarineError):
         if services.hdfs is not None:
             uploads.clean(services.hdfs, _KEPT, services.folder.open_jobs())

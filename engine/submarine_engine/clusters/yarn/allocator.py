@@ -109,6 +109,8 @@ class Gang:
 
     Parameters
     ----------
+    rm
+        The ResourceManager: it tells what is free, and what is owed to the job's queue.
     spec
         The job, with every role's resources a number.
     workers
@@ -230,7 +232,15 @@ def room_for(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> int:
 
 
 def is_owed(spec: JobSpec, scheduler: Scheduler) -> bool:
-    """Whether others would be preempted for all containers of a job, as soon as it asks."""
+    """Whether others would be preempted for all containers of a job, as soon as it asks.
+
+    Parameters
+    ----------
+    spec
+        The job.
+    scheduler
+        The queues, as they are now.
+    """
     queue = scheduler.find(spec.queue or DEFAULT)
     if queue is None or spec.options.get("node_label"):
         return False
@@ -261,6 +271,13 @@ class Allocator(ABC):
     ----------
     services
         What the keeper's jobs share.
+    paths
+        The job's files; ``yarn.json`` among them says what an earlier keeper, or attempt, has asked
+        for.
+    spec
+        The job, with every role's resources a number.
+    launch
+        The content of ``launch.json``.
     attempt
         How often the job has been begun, this time included.
     """
@@ -451,7 +468,7 @@ class Allocator(ABC):
                 self._app.kv.discard_prefix(f"{PREFIX}/{self._paths.job_id}/")
 
     def words(self, task: str) -> str:
-        """Return what the application's master says of a container's end."""
+        """Return what the application's master says of how the container of `task` ended."""
         with suppress(Exception):
             self._looked_at = 0.0
             self._poll()
@@ -471,7 +488,7 @@ class Allocator(ABC):
         return " ".join(said.split())[:500]
 
     def is_new(self, container_id: str) -> bool:
-        """Return whether the ResourceManager may not show the container yet."""
+        """Return whether the ResourceManager may not show the container `container_id` yet."""
         found = [c for c in self._seen.values() if c.yarn_container_id == container_id]
         return any(str(c.state) in ("WAITING", "REQUESTED") for c in found)
 
@@ -588,6 +605,13 @@ class Allocator(ABC):
 
 def raise_unless_silent(app_id: str, error: Exception) -> None:
     """Pass over a master that is silent: whether it is gone, the ResourceManager knows.
+
+    Parameters
+    ----------
+    app_id
+        The application, for the error's words.
+    error
+        What a call to its master has raised.
 
     Raises
     ------
@@ -1070,6 +1094,11 @@ def blind(services: Services) -> str:
     """Return why nothing of a container can be seen from here while its application lives.
 
     A warm application lives on after its job, and with it what only its end would show.
+
+    Parameters
+    ----------
+    services
+        What the keeper's jobs share, the way of their logs among it.
     """
     choice = services.logs.choice()
     return choice.why if choice.channel is Channel.AFTER else ""

@@ -99,6 +99,8 @@ def pack(
 
     Parameters
     ----------
+    paths
+        The job's files: its bundle is packed.
     plan
         ``task.json``, with the task's ``environment``, and in ``anew`` whether the interpreter is
         to start with that.
@@ -244,6 +246,8 @@ def shape_key(spec: JobSpec, environment: str) -> str:
 
     Parameters
     ----------
+    spec
+        The job: its roles, queue, image, node label and viewers count.
     environment
         The key of the job's environment.
     """
@@ -288,7 +292,15 @@ class Sidecar(Protocol):
     def service(
         self, files: Mapping[str, skein.File], environment: Mapping[str, str]
     ) -> dict[str, skein.Service]:
-        """Return its service by name."""
+        """Return its service by name.
+
+        Parameters
+        ----------
+        files
+            What each of the application's containers is sent, by the name that it has there.
+        environment
+            The variables that name the interpreter and, if there is one, the image.
+        """
 
 
 def describe_application(  # noqa: PLR0913 - what an application is made of
@@ -304,6 +316,10 @@ def describe_application(  # noqa: PLR0913 - what an application is made of
 
     Parameters
     ----------
+    spec
+        The job; for a warm master the one that it is started for.
+    folder
+        The keeper's: files that are sent lie there.
     launch
         The job's ``launch.json``: the interpreter on the nodes, and what it comes in.
     job_id
@@ -414,7 +430,7 @@ def _service(
 
 
 def job_tag(job_id: str) -> str:
-    """Return the tag of a job's own application: whoever takes the job over finds it by that."""
+    """Return the tag of the job `job_id`'s own application: who takes it over finds it by that."""
     return f"submarine-job:{job_id}"
 
 
@@ -435,6 +451,12 @@ def heartbeat_jar(folder: KeeperFolder) -> Path:
 
     Its heartbeat is half of `yarn.am.liveness-monitor.expiry-interval-ms`, five seconds at most,
     and a jar beside it comes before Hadoop's own configuration on its classpath.
+
+    Parameters
+    ----------
+    folder
+        The keeper's: the jar is kept there, with the configuration's ``yarn-site.xml`` and that one
+        value more.
     """
     path = folder.root / "submarine.jar"
     site = (folder.conf.folder / "yarn-site.xml").read_text()
@@ -450,7 +472,7 @@ def heartbeat_jar(folder: KeeperFolder) -> Path:
 
 
 def runtime_file(folder: KeeperFolder) -> skein.File:
-    """Return the runtime: a node fetches it once for all containers of an application."""
+    """Return the runtime, in `folder`: a node fetches it once for all of an application."""
     return skein.File(str(_keep(folder.root / RUNTIME_FILE, RUNTIME)), type="file")
 
 

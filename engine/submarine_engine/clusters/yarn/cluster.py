@@ -74,6 +74,15 @@ def wish(backend: YarnBackend, folder: KeeperFolder, notebook: str) -> None:
     Containers of an application have one shape, so it is that of the notebook's last job, else of
     the last job of any notebook, else of a job without options.
 
+    Parameters
+    ----------
+    backend
+        The cluster: it checks what is wished for.
+    folder
+        The keeper's: the wish is noted there.
+    notebook
+        As `JobSpec.notebook` will have it.
+
     Raises
     ------
     SubmarineError
@@ -119,7 +128,15 @@ def _launch(
 
 
 def last_job(home: Path, notebook: str) -> tuple[Any, dict[str, Any]] | None:
-    """Return the spec and ``launch.json`` of the job that the next one will most likely be like."""
+    """Return the spec and ``launch.json`` of the job that the next one will most likely be like.
+
+    Parameters
+    ----------
+    home
+        Where all jobs are kept.
+    notebook
+        Whose last job is meant; another's is taken where it has had none lately.
+    """
     found = list(_warm_jobs(home))
     mine = (one for one in found if one[0].get("notebook") == notebook)
     return next(mine, next(iter(found), None))
@@ -204,8 +221,12 @@ def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:
 
     Parameters
     ----------
+    conf
+        Hadoop's configuration.
     bundle
         Its folder, written.
+    tell
+        Called with a sentence whenever there is something to say of a long step.
 
     Returns
     -------
@@ -227,7 +248,15 @@ def send_values(conf: HadoopConf, bundle: Path, tell: Tell) -> dict[str, str]:
 
 
 def environment_launch(conf: HadoopConf, spec: JobSpec) -> dict[str, Any]:
-    """Return what an application of such jobs has to know, before there is one; raises likewise."""
+    """Return what an application of such jobs has to know, before there is one; raises likewise.
+
+    Parameters
+    ----------
+    conf
+        Hadoop's configuration.
+    spec
+        One of such jobs, checked.
+    """
     environment = _prepare(conf, spec, lambda _text: None)
     return {**launch_notes(spec), **_of_environment(environment)}
 

@@ -121,7 +121,7 @@ class Delegation:
         raise wrong.with_traceback(None)
 
     def forget(self, token: str) -> None:
-        """Have another one next: HDFS does not know this one, or not any more."""
+        """Have another one next where `token` is held: HDFS does not know it, or not any more."""
         with self._lock:
             if token == self._held.token:
                 self._held = _Held(life=self._held.life)

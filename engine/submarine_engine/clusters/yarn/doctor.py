@@ -65,7 +65,15 @@ _SKEW = 5.0
 
 
 class Questions:
-    """The cluster that is looked at, and the queue that jobs go to."""
+    """The cluster that is looked at, and the queue that jobs go to.
+
+    Parameters
+    ----------
+    conf
+        The cluster's configuration.
+    queue
+        The queue's name or path; None for ``default``.
+    """
 
     def __init__(self, conf: HadoopConf, queue: str | None) -> None:
         self.conf = conf
@@ -86,7 +94,7 @@ class Questions:
 
 
 def manager_checks(asked: Questions) -> Iterator[Check]:
-    """Check that a ResourceManager is active, and its clock."""
+    """Check that a ResourceManager of the cluster of `asked` is active, and its clock."""
     title, states = "ResourceManager", []
     active = None
     with new_session(asked.conf) as session:
@@ -152,7 +160,7 @@ def _clock(stamp: tuple[str, float], conf: HadoopConf) -> Iterator[Check]:
 
 
 def node_checks(asked: Questions) -> Iterator[Check]:
-    """Check that nodes take containers."""
+    """Check that nodes of the cluster of `asked` take containers."""
     found = asked.nodes()
     up = [node for node in found if node.up]
     if not up:
@@ -170,7 +178,7 @@ def node_checks(asked: Questions) -> Iterator[Check]:
 
 
 def node_page_checks(asked: Questions) -> Iterator[Check]:
-    """Check that logs can be read from the nodes' own pages."""
+    """Check that logs can be read from the own pages of the nodes of `asked`."""
     title, problem = "NodeManager pages", ""
     tried = [node for node in asked.nodes() if node.up][:_NODES_TRIED]
     for node in tried:
@@ -197,7 +205,7 @@ def node_page_checks(asked: Questions) -> Iterator[Check]:
 
 
 def aggregation_checks(asked: Questions) -> Iterator[Check]:
-    """Check that logs outlive their nodes; the ResourceManager's own setting wins over ours."""
+    """Check that logs outlive the nodes of `asked`; its manager's own setting wins over ours."""
     key, title = "yarn.log-aggregation-enable", "log aggregation"
     value, whose = _setting(asked, key), "at the ResourceManager"
     if not value:
@@ -222,7 +230,7 @@ def _setting(asked: Questions, key: str) -> str:
 
 
 def hdfs_checks(asked: Questions) -> Iterator[Check]:
-    """Check that HDFS answers and the user has a place there."""
+    """Check that the HDFS of `asked` answers and the user has a place there."""
     if problem := storage_problem(asked.conf):
         yield Check("HDFS", BAD, problem.what, problem.fix)
         return
@@ -258,7 +266,7 @@ _RELEASE = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def yarn_command_check(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check that ``yarn classpath --glob`` answers: skein starts its driver with that."""
+    """Check that ``yarn classpath --glob`` answers by `environ`: skein starts its driver so."""
     title, fix = "yarn command", "put Hadoop's bin folder on the PATH"
     program = shutil.which("yarn", path=environ.get("PATH", ""))
     if program is None:
@@ -282,7 +290,7 @@ def yarn_command_check(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def java_check(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check the Java that skein's driver would be started with."""
+    """Check the Java that skein's driver would be started with, by the variables `environ`."""
     fix = f"let JAVA_HOME name a Java {OLDEST} to {NEWEST}"
     home = environ.get("JAVA_HOME")
     program = f"{home}/bin/java" if home else shutil.which("java", path=environ.get("PATH", ""))
@@ -337,7 +345,7 @@ def skein_check() -> Iterator[Check]:
 
 
 def keeper_check(home: Path, conf: HadoopConf) -> Iterator[Check]:
-    """Check whether jobs of this home find a keeper and skein's driver running."""
+    """Check whether jobs of `home` find a keeper and skein's driver for `conf` running."""
     folder = KeeperFolder(home, conf)
     if locks.is_free(folder.lock):
         what = f"none runs; the next job starts one at {folder.root}"
@@ -374,7 +382,7 @@ def _driver(record: Path) -> str:
 
 
 def proxy_checks(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check for proxies that would take gRPC's calls to this very machine."""
+    """Check `environ` for proxies that would take gRPC's calls to this very machine."""
     found = [
         key for name in _PROXIES for key in (name, name.upper()) if environ.get(key, "").strip()
     ]
@@ -395,7 +403,15 @@ def proxy_checks(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def identity_check(conf: HadoopConf, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Check who the cluster takes the user for: a name, or a Kerberos ticket."""
+    """Check who the cluster takes the user for: a name, or a Kerberos ticket.
+
+    Parameters
+    ----------
+    conf
+        The cluster's configuration.
+    environ
+        The variables of whoever would submit: they may name the ticket and ``krb5.conf``.
+    """
     if not conf.kerberos:
         yield Check("user", OK, f"{conf.user} (no Kerberos)")
         return
@@ -423,14 +439,14 @@ def identity_check(conf: HadoopConf, environ: Mapping[str, str]) -> Iterator[Che
 
 
 def spnego_hosts(conf: HadoopConf) -> list[str]:
-    """Return the hosts of ResourceManagers and NameNodes, each once."""
+    """Return the hosts of the ResourceManagers and NameNodes that `conf` names, each once."""
     hosts = [urlsplit(url).hostname for url in conf.rm_urls]
     hosts += [node.host for node in name_nodes(conf)]
     return list(dict.fromkeys(host for host in hosts if host))
 
 
 def token_check(asked: Questions) -> Iterator[Check]:
-    """Check that HDFS gives the token with which containers read and write there."""
+    """Check that the HDFS of `asked` gives the token with which containers read and write there."""
     title = "delegation token"
     files = open_hdfs(asked.conf)
     if files is None:
@@ -447,7 +463,7 @@ def token_check(asked: Questions) -> Iterator[Check]:
 
 
 def queue_checks(asked: Questions) -> Iterator[Check]:
-    """Check that the queue is there, runs, and takes this user's jobs."""
+    """Check that the queue of `asked` is there, runs, and takes this user's jobs."""
     manager = asked.manager()
     scheduler = read_scheduler(manager.get("/ws/v1/cluster/scheduler"))
     found = scheduler.find(asked.queue)
@@ -468,7 +484,7 @@ def queue_checks(asked: Questions) -> Iterator[Check]:
 
 
 def gpu_checks(asked: Questions) -> Iterator[Check]:
-    """Check that the scheduler accounts GPUs, and that the queue may hold some."""
+    """Check that the scheduler accounts GPUs, and that the queue of `asked` may hold some."""
     found = [node for node in asked.nodes() if node.up]
     if found and not any(GPU in node.total for node in found):
         yield Check(
@@ -491,7 +507,7 @@ def gpu_checks(asked: Questions) -> Iterator[Check]:
 
 
 def master_checks(asked: Questions) -> Iterator[Check]:
-    """Check how many warm application masters the queue has room for."""
+    """Check how many warm application masters the queue of `asked` has room for."""
     title, found = "application masters", asked.find_queue()
     if found is None or found.am_limit is None:
         yield Check(title, OK, "the scheduler tells no limit")

@@ -94,6 +94,13 @@ def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[s
     """Return the environment of a keeper, and so of skein's driver.
 
     Without proxies: gRPC would look for this machine's own driver behind them.
+
+    Parameters
+    ----------
+    outer
+        The variables of whoever starts it.
+    folder
+        The keeper's: the variables name its configuration, and where skein's files are.
     """
     environment = {key: value for key, value in outer.items() if key.lower() not in _PROXIES}
     environment.update(folder.conf.environment)
@@ -106,7 +113,7 @@ def keeper_environment(outer: Mapping[str, str], folder: KeeperFolder) -> dict[s
 
 
 def read_masters(folder: KeeperFolder) -> list[dict[str, Any]]:
-    """Return what a former keeper noted of its warm masters."""
+    """Return what a former keeper noted in `folder` of its warm masters."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         noted: list[dict[str, Any]] = json.loads(folder.masters.read_bytes())["masters"]
         return noted
@@ -114,7 +121,7 @@ def read_masters(folder: KeeperFolder) -> list[dict[str, Any]]:
 
 
 def write_masters(folder: KeeperFolder, masters: list[dict[str, Any]]) -> None:
-    """Note the warm masters for a keeper that comes after a kill."""
+    """Note the warm `masters` in `folder` for a keeper that comes after a kill."""
     with suppress(OSError):
         write_json(folder.masters, {"version": 1, "masters": masters})
 
@@ -164,6 +171,8 @@ class Driver:
 
         Parameters
         ----------
+        application
+            As `describe_application` makes one.
         find
             Returns the application where a driver that was killed had submitted it already.
 
@@ -178,7 +187,7 @@ class Driver:
         )
 
     def connect(self, app_id: str) -> skein.ApplicationClient:
-        """Return the way to a running application's master; raises as `submit`.
+        """Return the way to the master of the running application `app_id`; raises as `submit`.
 
         Without a ticket, that waits for one: the application runs on.
         """

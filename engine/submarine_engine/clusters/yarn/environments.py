@@ -102,7 +102,13 @@ def read_probe(text: str, python: str = "python") -> dict[str, str]:
 
 
 def local_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Return the versions in this process's environment, as `read_probe` does."""
+    """Return the versions in this process's environment, as `read_probe` does.
+
+    Parameters
+    ----------
+    packages
+        Distributions to look for; those that are not installed are left out.
+    """
     found = {"python": platform.python_version()}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):
@@ -111,7 +117,13 @@ def local_versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def needed_versions(values: Iterable[CapturedValue]) -> dict[str, str]:
-    """Return the packages whose objects travel as pickles, with the versions that wrote them."""
+    """Return the packages whose objects travel as pickles, with the versions that wrote them.
+
+    Parameters
+    ----------
+    values
+        All that the notebook sends; those that travel as literals need no package.
+    """
     modules = {value.type.partition(".")[0] for value in values if value.how != "literal"}
     found = local_versions(_MODULES.get(module, module) for module in sorted(modules))
     del found["python"]

@@ -70,6 +70,8 @@ def cluster_gpus(rm: ResourceManager, home_jobs: Mapping[str, str] | None = None
 
     Parameters
     ----------
+    rm
+        The ResourceManager.
     home_jobs
         Jobs of this home by the containers that they hold; applications made for one job tell it
         by their tags.
@@ -215,7 +217,7 @@ def node_devices(node: Node, user: str | None = "", tls: ssl.SSLContext | None =
 
 
 def read_devices(document: object) -> Devices:
-    """Read a NodeManager's answer of ``/ws/v1/node/resources/yarn.io%2Fgpu``."""
+    """Read `document`, a NodeManager's answer of ``/ws/v1/node/resources/yarn.io%2Fgpu``."""
     found = [
         Device(
             number(one.get("minorNumber")),
@@ -236,7 +238,7 @@ def read_devices(document: object) -> Devices:
 
 
 def gpu_shares(rm: ResourceManager) -> list[GpuShare]:
-    """Return what every node and every queue has of the GPUs, and has free now.
+    """Return what every node and every queue of `rm` has of the GPUs, and has free now.
 
     Raises
     ------
@@ -259,6 +261,13 @@ def gpu_room(rm: ResourceManager, spec: JobSpec) -> GpuRoom:
     """Return how many GPUs jobs like this one could have now, and for how many anybody waits.
 
     What waits in another queue that may take no more is not counted: it would get none of ours.
+
+    Parameters
+    ----------
+    rm
+        The ResourceManager.
+    spec
+        One of such jobs.
 
     Raises
     ------

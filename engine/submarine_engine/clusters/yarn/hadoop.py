@@ -97,7 +97,7 @@ class HadoopConf:
         self._tls: ssl.SSLContext | None = None
 
     def get(self, key: str, default: str = "") -> str:
-        """Return a property, its ``${variables}`` filled in; `default` where it is not set."""
+        """Return the property `key`, its ``${variables}`` filled in; `default` if it is unset."""
         value = self._values.get(key, default)
         for _ in range(_DEPTH):
             filled = _VARIABLE.sub(lambda found: self._values.get(found[1], found[0]), value)
@@ -107,7 +107,7 @@ class HadoopConf:
         return value
 
     def is_true(self, key: str, *, default: bool = False) -> bool:
-        """Return whether a property says ``true``."""
+        """Return whether the property `key` says ``true``; `default` where it is not set."""
         return self.get(key, str(default)).strip().lower() == "true"
 
     @property
@@ -202,7 +202,7 @@ class HadoopConf:
 
 
 def is_named(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether there is a configuration to use, whatever it is worth."""
+    """Return whether there is a configuration to use by `environ`, whatever it is worth."""
     try:
         return find_conf(environ) is not None
     except SubmarineError:  # it is told where the cluster is used
@@ -211,6 +211,11 @@ def is_named(environ: Mapping[str, str] = os.environ) -> bool:
 
 def find_conf(environ: Mapping[str, str] = os.environ) -> ConfFolder | None:
     """Return the folder to use and why; None where there is none.
+
+    Parameters
+    ----------
+    environ
+        The variables of whoever asks; ``SUBMARINE_HADOOP_CONF_DIR`` counts as this process has it.
 
     Raises
     ------
@@ -256,7 +261,7 @@ def _one_of(running: list[HadoopCluster]) -> HadoopCluster | None:
 
 
 def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
-    """Read the configuration that `find_conf` finds.
+    """Read the configuration that `find_conf` finds by `environ`.
 
     Raises
     ------
@@ -275,7 +280,7 @@ def load_hadoop(environ: Mapping[str, str] = os.environ) -> HadoopConf:
 
 
 def read_conf(found: ConfFolder) -> HadoopConf:
-    """Read the configuration in a folder.
+    """Read the configuration in the folder `found`.
 
     Raises
     ------
@@ -415,6 +420,8 @@ def job_links(conf: HadoopConf, noted: Mapping[str, Any], status: JobStatus) -> 
 
     Parameters
     ----------
+    conf
+        Hadoop's configuration: where the ResourceManager's pages are.
     noted
         What the keeper wrote of the job: ``{"app_id", "containers": {task: [id, node, began]}}``.
     status

@@ -19,7 +19,7 @@ _LONGEST = 400
 
 
 def at(document: object, *keys: str) -> Any:  # noqa: ANN401 - foreign JSON
-    """Return what lies under `keys`, one below the other; None where nothing does."""
+    """Return what lies in `document` under `keys`, one below the other; None where nothing does."""
     for key in keys:
         if not isinstance(document, Mapping):
             return None
@@ -28,7 +28,7 @@ def at(document: object, *keys: str) -> Any:  # noqa: ANN401 - foreign JSON
 
 
 def listed(document: object, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the objects under `keys`, which may be a list, one object, or missing."""
+    """Return the objects that `document` has under `keys`: in a list, one alone, or none."""
     found = at(document, *keys)
     if isinstance(found, Mapping):
         return [found]
@@ -38,7 +38,7 @@ def listed(document: object, *keys: str) -> list[Mapping[str, Any]]:
 
 
 def number(value: object, default: int = 0) -> int:
-    """Return a whole number, whether it came as a number or as text."""
+    """Return a whole number from `value`, a number or text; `default` where it is none."""
     if isinstance(value, (int, float, str)):
         try:
             return int(value)
@@ -48,7 +48,15 @@ def number(value: object, default: int = 0) -> int:
 
 
 def clean_line(value: object, limit: int = _LONGEST) -> str:
-    """Return foreign text as one bounded line whose control characters are seen, not obeyed."""
+    """Return foreign text as one bounded line whose control characters are seen, not obeyed.
+
+    Parameters
+    ----------
+    value
+        What was answered; None gives an empty line.
+    limit
+        How many characters of it at most; one that is shown as an escape counts as one.
+    """
     if value is None:
         return ""
     text = str(value)[: 4 * limit].replace("\n", " ").replace("\t", " ").strip()
@@ -109,7 +117,7 @@ def plus(first: Amounts, second: Amounts, times: int = 1) -> dict[str, int]:
 
 
 def lacking(wanted: Amounts, there: Amounts) -> list[str]:
-    """Return the names of what is not enough; a name that `there` does not tell counts as none."""
+    """Return the names of what `there` lacks of `wanted`; one that it does not tell is none."""
     return [name for name, value in wanted.items() if value > there.get(name, 0)]
 
 
@@ -125,7 +133,7 @@ def _words(resource: Amounts) -> Iterator[str]:
 
 
 def some(name: str, value: int) -> str:
-    """Return an amount of one resource for people: ``4 GPUs``, ``512 MiB``."""
+    """Return `value` of the resource `name` for people: ``4 GPUs``, ``512 MiB``."""
     if name == MEMORY:
         return f"{value} MiB"
     unit = {GPU: "GPU", VCORES: "vcore"}.get(name, clean_line(name, 40))

@@ -66,6 +66,11 @@ def name_nodes(conf: HadoopConf) -> tuple[NameNode, ...]:
     Keys and defaults are those of Hadoop's ``hdfs-default.xml``: ``dfs.nameservices``,
     ``dfs.ha.namenodes.<service>``, ``dfs.namenode.http-address``, ``dfs.http.policy``.
 
+    Parameters
+    ----------
+    conf
+        Hadoop's configuration.
+
     Returns
     -------
     tuple of NameNode
@@ -113,6 +118,8 @@ class CountedFile(FileIO):
 
     Parameters
     ----------
+    path
+        Where it lies on this machine.
     went
         Called with the number of bytes of each piece that was read.
     """
@@ -130,7 +137,7 @@ class CountedFile(FileIO):
 
 
 def private(path: str, flags: int) -> int:
-    """Open a new file for its owner alone, as `open` wants it."""
+    """Open a new file at `path` with `flags`, for its owner alone, as `open` wants it."""
     return os.open(path, flags, 0o600)
 
 
@@ -161,7 +168,15 @@ class Entry:
 
 
 def read_entry(path: str, status: Mapping[str, Any]) -> Entry:
-    """Return the entry of a ``FileStatus``."""
+    """Return the entry of a ``FileStatus``.
+
+    Parameters
+    ----------
+    path
+        Where it is, absolute.
+    status
+        The ``FileStatus``, as WebHDFS gives it.
+    """
     used = max(status["accessTime"], status["modificationTime"]) / 1000
     modified = status["modificationTime"] / 1000
     return Entry(path, status["length"], used, status["type"] == "DIRECTORY", modified)
@@ -188,6 +203,12 @@ def hdfs_error_words(
 
     Parameters
     ----------
+    error
+        What was raised.
+    where
+        Which HDFS it is, for people.
+    path
+        What was asked for, for people.
     kind
         For what HDFS refuses; None for `ClusterError`.
     """
@@ -381,6 +402,10 @@ class Hdfs:
 
         Parameters
         ----------
+        source
+            The content, or a file of this machine that has it.
+        path
+            Where it is to be; folders above it that are missing are made.
         replace
             Whether to put it in place of what is there, or to leave that untouched.
         went
@@ -413,7 +438,7 @@ class Hdfs:
         return renamed
 
     def make_folder(self, path: str) -> None:
-        """Make a folder, and those above it, for the user alone; no-op where it is there.
+        """Make the folder `path`, and those above it, for the user alone; no-op where it is there.
 
         The home and what is above it, which others pass through, get HDFS's own default.
         """
@@ -429,20 +454,20 @@ class Hdfs:
         self._folders.add(path)
 
     def rename(self, path: str, to: str) -> None:
-        """Give a file or folder another name; an empty folder of that name gives way."""
+        """Give the file or folder `path` the path `to`; an empty folder of that name gives way."""
         to = self._plain(to)
         how = {"destination": to, "renameoptions": "OVERWRITE"}
         with self._talk(to, write=True):
             self._web.change("RENAME", self._plain(path), **how)
 
     def is_open(self, path: str) -> bool:
-        """Tell whether somebody is writing the file (HDFS knows, its size does not show it)."""
+        """Tell whether somebody writes the file `path` (HDFS knows, its size does not show it)."""
         with self._talk(path):
             found = cast("Any", self._web.ask("GET_BLOCK_LOCATIONS", self._plain(path)))
             return bool(found["LocatedBlocks"].get("isUnderConstruction"))
 
     def touch(self, path: str) -> None:
-        """Let the file count as used just now; no-op where HDFS keeps no access times.
+        """Let the file `path` count as used just now; no-op where HDFS keeps no access times.
 
         The time of modification stays: YARN takes a file that was changed for another one.
         """
@@ -451,14 +476,14 @@ class Hdfs:
             self._web.change("SETTIMES", path, accesstime=int(time.time() * 1000))
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with what is in it; no-op where there is nothing."""
+        """Remove a file, or a folder with what is in it; no-op where nothing is at `path`."""
         path = self._plain(path)
         self._folders = {one for one in self._folders if not f"{one}/".startswith(f"{path}/")}
         with self._talk(path, write=True), suppress(FileNotFoundError):
             self._web.rm(path, recursive=True)
 
     def url_for_container(self, path: str) -> str:
-        """Return where a container GETs the file, without Hadoop's programs.
+        """Return where a container GETs the file `path`, without Hadoop's programs.
 
         One address for each NameNode, the active one's first, for `submarine_runtime.webhdfs`.
         """
@@ -553,6 +578,8 @@ def open_hdfs(conf: HadoopConf, user: str | None = None) -> Hdfs | None:
 
     Parameters
     ----------
+    conf
+        Hadoop's configuration.
     user
         Default: whom the cluster knows this process as. With Kerberos, the ticket says it.
 

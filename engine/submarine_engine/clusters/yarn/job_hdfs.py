@@ -41,6 +41,8 @@ class HdfsOverHttp(WebHdfs):
         Host and port of the address that is read; empty for the default file system.
     default
         Those of the file system that this one is.
+    options
+        As fsspec's own `WebHDFS` takes them.
     """
 
     protocol: ClassVar[str] = "hdfs"

@@ -70,7 +70,7 @@ class Files(Protocol):
         """Return what lies in `folder`."""
 
     def read(self, path: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of the file at `path`."""
+        """Return at most `limit` bytes of the file at `path` from `offset` on."""
 
 
 class _Segment(NamedTuple):
@@ -120,7 +120,7 @@ class HdfsSource:
         }
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset` on.
+        """Return at most `limit` bytes of the file `name` from `offset` on.
 
         Raises
         ------
@@ -299,7 +299,7 @@ class AggregatedSource:
         return {name: log.length for name, log in self._logs.items()}
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset` on.
+        """Return at most `limit` bytes of the file `name` from `offset` on.
 
         Raises
         ------
@@ -332,6 +332,10 @@ def fetch_aggregated(  # noqa: PLR0913 - what the command takes
         A folder with room for the logs; they lie in a folder of their own there.
     owner
         Whose application it is, where it is not the user's.
+    names
+        Which of its files.
+    patience
+        Seconds that the command has in all.
 
     Raises
     ------
@@ -360,6 +364,8 @@ def gathered_tasks(app_id: str, *, hadoop: Path, scratch: Path) -> dict[str, str
 
     Parameters
     ----------
+    app_id
+        The application's id.
     hadoop, scratch
         As `fetch_aggregated` has them.
 
@@ -444,6 +450,10 @@ class LogTransport:
 
     Parameters
     ----------
+    conf
+        Hadoop's configuration.
+    rm
+        The ResourceManager: it tells which nodes there are.
     hdfs
         Returns the user's HDFS; None where it does not answer.
     wanted
@@ -479,7 +489,7 @@ class LogTransport:
             return self._choice
 
     def variables(self, job_id: str) -> dict[str, str]:
-        """Return what the job's containers have to know, as environment variables.
+        """Return what the containers of the job `job_id` have to know, as environment variables.
 
         Raises
         ------
@@ -513,7 +523,7 @@ class LogTransport:
         return NodeSource(logs, container)
 
     def shipped(self, job_id: str, container: str) -> dict[str, int]:
-        """Return what a container has brought to HDFS so far: sizes by name.
+        """Return what `container` of the job `job_id` has brought to HDFS so far: sizes by name.
 
         Raises
         ------
@@ -525,7 +535,7 @@ class LogTransport:
         return {entry.path.rpartition("/")[2]: entry.size for entry in found}
 
     def clear(self, job_id: str) -> None:
-        """Remove from HDFS what a job that is over has brought there; everything of it is home."""
+        """Remove from HDFS what the job `job_id`, which is over, has brought there: all is home."""
         if self._choice is not None and self._choice.channel is Channel.HDFS:
             with suppress(SubmarineError):
                 hdfs = self._files()
@@ -596,6 +606,11 @@ class NoSource:
 
     def read(self, name: str, offset: int, limit: int) -> bytes:  # noqa: ARG002 - as sources have it
         """Read nothing.
+
+        Parameters
+        ----------
+        name, offset, limit
+            As `LogSource.read` has them.
 
         Raises
         ------

@@ -115,7 +115,7 @@ class Master:
 
     @classmethod
     def noted(cls, noted: Mapping[str, Any]) -> Master:
-        """Return the master that `note` was written of."""
+        """Return the master of which `note` returned `noted`."""
         session = noted["session"]
         return cls(
             noted["key"],
@@ -144,6 +144,10 @@ class Master:
 
         Parameters
         ----------
+        rm
+            The ResourceManager: it tells what it has heard of the master.
+        size
+            How large the container is.
         waiting
             What the master still waits for.
         """
@@ -182,13 +186,19 @@ class Master:
 
 
 def application_master(report: Mapping[str, Any]) -> str | None:
-    """Return the id of the container that an application's master runs in."""
+    """Return the id of the container that an application's master runs in.
+
+    Parameters
+    ----------
+    report
+        ``/ws/v1/cluster/apps/<id>``, its ``app``.
+    """
     found = _CONTAINER.search(str(report.get("amContainerLogs") or ""))
     return found[0] if found else None
 
 
 def wait_running(rm: ResourceManager, app_id: str) -> dict[str, Any]:
-    """Wait until an application's master runs; return the application's report.
+    """Wait until the master of application `app_id` runs; return the report that `rm` gives of it.
 
     Raises
     ------
@@ -211,7 +221,7 @@ def wait_running(rm: ResourceManager, app_id: str) -> dict[str, Any]:
 
 
 def over_words(report: Mapping[str, Any]) -> str:
-    """Return how YARN says that an application ended, on one line."""
+    """Return how YARN says that the application of `report` ended, on one line."""
     said = " ".join(str(report.get("diagnostics") or "").split())[:500]
     state = str(report["state"])
     if state == "FINISHED":  # by its master's own word, which tells how
@@ -224,6 +234,8 @@ def read_master_probe(conf: HadoopConf, report: Mapping[str, Any]) -> str | None
 
     Parameters
     ----------
+    conf
+        Hadoop's configuration.
     report
         The ResourceManager's of its application.
     """
@@ -264,6 +276,10 @@ def keep_app_timeouts(
 
     Parameters
     ----------
+    masters
+        The warm masters of the keeper.
+    rm
+        The ResourceManager.
     idle
         Seconds after which the keeper ends a master without jobs.
     stop
@@ -291,6 +307,8 @@ def timeout_due(life: Life, told: float | None, idle: float, now: float) -> floa
 
     Parameters
     ----------
+    life
+        The master's application, and since when no job needs it.
     told
         What the ResourceManager was told last.
     idle
@@ -333,6 +351,10 @@ def yield_capacity(masters: Masters, rm: ResourceManager, stop: threading.Event)
 
     Parameters
     ----------
+    masters
+        The warm masters of the keeper.
+    rm
+        The ResourceManager.
     stop
         Ends it.
     """
@@ -374,6 +396,8 @@ def held_back(rm: ResourceManager, idle: Mapping[str, int]) -> set[str]:
 
     Parameters
     ----------
+    rm
+        The ResourceManager.
     idle
         How many there are, by queue.
     """
@@ -454,6 +478,12 @@ class Masters:
 
     Parameters
     ----------
+    folder
+        The keeper's: they are noted there, and taken from there after a kill.
+    driver
+        The way to skein's driver, by which they are started and reached.
+    rm
+        The ResourceManager.
     idle
         Seconds after which one without jobs ends.
     token_life
@@ -537,7 +567,7 @@ class Masters:
         self._masters[master.key] = master
 
     def give(self, master: Master) -> None:
-        """Take back what `take` gave: the job needs it no more."""
+        """Take back `master`, which `take` gave: the job needs it no more."""
         with self._lock:
             master.jobs -= 1
             master.idle_since = time.time()

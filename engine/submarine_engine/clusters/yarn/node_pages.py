@@ -84,6 +84,13 @@ class NodeConnection:
 
         Redirections are answers like any other.
 
+        Parameters
+        ----------
+        path
+            Absolute, quoted as an address has it.
+        query
+            What follows the ``?`` of the address, quoted likewise; empty for none.
+
         Raises
         ------
         ClusterError
@@ -410,7 +417,7 @@ class NodeSource:
         return self._logs.files(self.container)
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return bytes of a file, see `NodeLogs.read`."""
+        """Return at most `limit` bytes of the file `name` from `offset` on, see `NodeLogs.read`."""
         return self._logs.read(self.container, name, offset, limit)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 def read_viewers(text: str) -> list[str]:
-    """Return the users whom the option ``view_users`` names.
+    """Return the users whom `text`, the value of the option ``view_users``, names.
 
     Raises
     ------

@@ -27,7 +27,7 @@ _NAP = 0.2  # seconds between looks at a log that is followed: lines of daemons,
 
 
 def up(command: Command, output: Output) -> int:
-    """Start a cluster; return when a job could run."""
+    """Start the cluster that `command` names; tell of it on `output` once a job could run."""
     if (found := other_verbs.meant(command)) is not None:
         return other_verbs.up(found, command, output)
     given = command.values
@@ -74,7 +74,7 @@ def _other(cluster: HadoopCluster) -> str:
 
 
 def env(command: Command, output: Output) -> int:
-    """Write what to set, for ``eval``."""
+    """Write to `output` what to set for the cluster that `command` names, for ``eval``."""
     if (found := other_verbs.meant(command)) is not None:
         return other_verbs.env(found, output)
     cluster = _cluster(command)
@@ -86,7 +86,7 @@ def env(command: Command, output: Output) -> int:
 
 
 def status(command: Command, output: Output) -> int:
-    """Show the daemons, and whether a job could run."""
+    """Show on `output` the daemons of the cluster `command` names, and whether a job could run."""
     if (found := other_verbs.meant(command)) is not None:
         return other_verbs.status(found, output)
     cluster = _cluster(command)
@@ -111,7 +111,7 @@ def status(command: Command, output: Output) -> int:
 
 
 def logs(command: Command, output: Output) -> int:
-    """Write the log of a daemon, or list the logs."""
+    """Write to `output` the log of the daemon that `command` names, or list the logs."""
     cluster = other_verbs.meant(command) or _cluster(command)
     wanted = command.values.get("daemon")
     if wanted is not None:
@@ -129,7 +129,7 @@ def logs(command: Command, output: Output) -> int:
 
 
 def down(command: Command, output: Output) -> int:
-    """End the cluster and remove all of it."""
+    """End the cluster that `command` names and remove all of it; tell of that on `output`."""
     cluster = other_verbs.meant(command) or _cluster(command)
     there = cluster.down()
     if output.json:

@@ -91,7 +91,7 @@ def queue_refusal(rm: ResourceManager, conf: HadoopConf, queue: Queue) -> str:
 
 
 def queue_admits(acl: str, user: str) -> bool:
-    """Whether an access list (``user,user group,group``) may admit `user`; groups may."""
+    """Whether the access list `acl` (``user,user group,group``) may admit `user`; groups may."""
     if "*" in acl:
         return True
     users, _, groups = acl.partition(" ")
@@ -271,6 +271,13 @@ def check_paths(spec: JobSpec, conf: HadoopConf) -> None:
     Only paths in this cluster's own HDFS (``hdfs://…``) are looked at: what others mean is known
     to the job's own code alone.
 
+    Parameters
+    ----------
+    spec
+        The job.
+    conf
+        Hadoop's configuration.
+
     Raises
     ------
     SubmissionError
@@ -282,7 +289,13 @@ def check_paths(spec: JobSpec, conf: HadoopConf) -> None:
 
 
 def path_problems(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
-    """Yield what is wrong with them; raises `ClusterError` as `check_paths` does."""
+    """Yield what is wrong with them; raises `ClusterError` as `check_paths` does.
+
+    Parameters
+    ----------
+    spec, conf
+        As `check_paths` has them.
+    """
     source, target = (_of_this_hdfs(path, conf) for path in (spec.input_path, spec.checkpoint_path))
     if source is None and target is None:
         return
@@ -295,7 +308,7 @@ def path_problems(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:
 
 
 def storage_problem(conf: HadoopConf) -> Problem | None:
-    """Return what keeps skein from sending a job's files; None where nothing does.
+    """Return what in `conf` keeps skein from sending a job's files; None where nothing does.
 
     skein 0.8.2 asks whether two file systems are one by their hosts' names, and fails where neither
     has a host (``Utils.equalFs``).

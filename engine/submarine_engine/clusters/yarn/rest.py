@@ -29,7 +29,7 @@ _CLUSTER = "/ws/v1/cluster"
 
 
 def new_session(conf: HadoopConf) -> requests.Session:
-    """Return a session for the cluster's own pages: no proxy, and Kerberos where it is asked for.
+    """Return a session for the cluster's own pages: no proxy, and Kerberos if `conf` asks for it.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def new_session(conf: HadoopConf) -> requests.Session:
 
 
 def secure_session(conf: HadoopConf, session: requests.Session) -> None:
-    """Let a session speak Kerberos, as the user's ticket for this cluster says.
+    """Let `session` speak Kerberos, as the user's ticket for the cluster of `conf` says.
 
     Raises
     ------
@@ -90,6 +90,13 @@ class ResourceManager:
     def get(self, path: str, **query: str) -> dict[str, Any]:
         """Return the document at a path, such as ``/ws/v1/cluster/nodes``.
 
+        Parameters
+        ----------
+        path
+            Absolute, quoted as an address has it.
+        query
+            What the address has behind its ``?``, by name.
+
         Raises
         ------
         ClusterError
@@ -107,16 +114,22 @@ class ResourceManager:
         return document
 
     def application(self, app_id: str) -> dict[str, Any]:
-        """Return the report of an application."""
+        """Return the report of the application `app_id`."""
         report: dict[str, Any] = self.get(f"{_CLUSTER}/apps/{app_id}")["app"]
         return report
 
     def applications(self, **query: str) -> list[dict[str, Any]]:
-        """Return the reports of all applications that match, such as ``user=…, states=RUNNING``."""
+        """Return the reports of all applications that match, such as ``user=…, states=RUNNING``.
+
+        Parameters
+        ----------
+        query
+            Which, by the names of the address's parameters; none for all.
+        """
         return listed(self.get(f"{_CLUSTER}/apps", **query).get("apps"), "app")
 
     def containers(self, app_id: str) -> list[dict[str, Any]]:
-        """Return the containers that the scheduler counts as the application's at this moment."""
+        """Return the containers that the scheduler counts as those of `app_id` at this moment."""
         attempts = listed(
             self.get(f"{_CLUSTER}/apps/{app_id}/appattempts").get("appAttempts"), "appAttempt"
         )
@@ -137,22 +150,30 @@ class ResourceManager:
         return info
 
     def signal(self, container_id: str, command: str = "GRACEFUL_SHUTDOWN") -> None:
-        """Let a container's node send it a signal: SIGTERM, or by ``FORCEFUL_SHUTDOWN`` SIGKILL."""
+        """Let a container's node send it a signal: SIGTERM, or by ``FORCEFUL_SHUTDOWN`` SIGKILL.
+
+        Parameters
+        ----------
+        container_id
+            YARN's id of it.
+        command
+            YARN's word for the signal, ``GRACEFUL_SHUTDOWN`` unless given.
+        """
         self._ask("POST", f"{_CLUSTER}/containers/{container_id}/signal/{command}", {})
 
     def set_priority(self, app_id: str, priority: int) -> None:
-        """Give an application its priority in the queue; the cluster's maximum limits it."""
+        """Give application `app_id` a `priority` in the queue; the cluster's maximum limits it."""
         self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/priority", {}, json={"priority": priority})
 
     def set_lifetime(self, app_id: str, until: float) -> None:
-        """Let an application end at that time at the latest, in seconds since the epoch."""
+        """Let the application `app_id` end at `until` at the latest, in seconds since the epoch."""
         at = datetime.fromtimestamp(until, timezone.utc)
         expiry = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}+0000"
         told = {"timeout": {"type": "LIFETIME", "expiryTime": expiry}}
         self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/timeout", {}, json=told)
 
     def kill(self, app_id: str, diagnostics: str = "") -> None:
-        """End an application; no-op where it is over."""
+        """End application `app_id`, with `diagnostics` as the reason; no-op where it is over."""
         state = {"state": "KILLED", "diagnostics": diagnostics}
         self._ask("PUT", f"{_CLUSTER}/apps/{app_id}/state", {}, json=state)
 
@@ -217,7 +238,7 @@ def _nobody(
 
 
 def listed(holder: Any, name: str) -> list[dict[str, Any]]:  # noqa: ANN401 - a foreign document
-    """Return the list `name` of a document, which may be absent, null, or one object alone."""
+    """Return the list `name` of the document `holder`, which may be absent, null, or one object."""
     found = (holder or {}).get(name) or []
     return found if isinstance(found, list) else [found]
 

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 def hdfs_path(path: str, conf: HadoopConf) -> str | None:
     """Return the path in the cluster's HDFS that an ``hdfs:`` address is; None for others.
 
+    Parameters
+    ----------
+    path
+        An address, or a path of this machine.
+    conf
+        Hadoop's configuration.
+
     Raises
     ------
     UnsupportedError
@@ -63,6 +70,8 @@ class HdfsTarget:
 
     Parameters
     ----------
+    hdfs
+        The user's.
     path
         Absolute, in HDFS.
     local
@@ -145,13 +154,13 @@ class HdfsStorage:
                 yield File(relative, entry.size, entry.modified)
 
     def get(self, path: str, to: Path) -> None:
-        """Copy a file to this machine."""
+        """Copy the file `path`, named from the folder on, to the file `to` of this machine."""
         if not self._hdfs().exists(f"{self._path}/{path}"):
             raise FileNotFoundError(path)
         self._hdfs().get(f"{self._path}/{path}", to)
 
     def is_whole(self, path: str) -> bool:
-        """Return whether nobody writes the file: HDFS shows the size of whole blocks alone."""
+        """Tell whether nobody writes the file `path`: HDFS shows the size of whole blocks alone."""
         return not self._hdfs().is_open(f"{self._path}/{path}")
 
 

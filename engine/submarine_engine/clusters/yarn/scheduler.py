@@ -69,7 +69,7 @@ class Node:
 
 
 def read_nodes(document: object) -> tuple[Node, ...]:
-    """Read the answer of ``/ws/v1/cluster/nodes``, by host; nonsense gives none."""
+    """Read `document`, the answer of ``/ws/v1/cluster/nodes``, by host; nonsense gives none."""
     found = [_node(one) for one in listed(document, "nodes", "node")]
     return tuple(sorted(found, key=lambda node: (node.host, node.id)))
 
@@ -111,7 +111,7 @@ def with_label(nodes: Iterable[Node], label: str) -> tuple[Node, ...]:
 
 
 def largest(nodes: Sequence[Node]) -> str:
-    """Return in words what the node with the most GPUs, then memory, has in all."""
+    """Return in words what of `nodes` the one with the most GPUs, then memory, has in all."""
     if not nodes:
         return "none"
     node = max(nodes, key=lambda one: [one.total.get(name, 0) for name in (GPU, MEMORY, VCORES)])
@@ -119,7 +119,7 @@ def largest(nodes: Sequence[Node]) -> str:
 
 
 def none_up(nodes: Sequence[Node]) -> str:
-    """Return in words why no node takes containers."""
+    """Return in words why none of the cluster's `nodes` takes containers."""
     if not nodes:
         return "the cluster has no node"
     states: dict[str, int] = {}
@@ -221,7 +221,7 @@ class Scheduler:
     queues: tuple[Queue, ...]
 
     def find(self, wanted: str) -> Queue | None:
-        """Return the queue of that path or, where only one leaf has it, of that name.
+        """Return the queue of the path `wanted` or, where only one leaf has it, of that name.
 
         The ResourceManager knows no other way to call one: ``root.a.b`` or ``b``, not ``a.b``.
         """
@@ -253,7 +253,7 @@ class Scheduler:
 
 
 def read_scheduler(document: object) -> Scheduler:
-    """Read the answer of ``/ws/v1/cluster/scheduler``; nonsense gives one without queues."""
+    """Read `document`, the answer of ``/ws/v1/cluster/scheduler``; nonsense gives no queues."""
     info = at(document, "scheduler", "schedulerInfo")
     kind = clean_line(at(info, "type"), 40).removesuffix("Scheduler")
     if kind == "capacity":
@@ -404,7 +404,7 @@ def fits(spec: JobSpec, nodes: Sequence[Node], scheduler: Scheduler) -> bool:
 
 
 def asked_for(spec: JobSpec) -> dict[str, int]:
-    """Return what all containers of a job ask for together."""
+    """Return what all containers of the job `spec` ask for together."""
     wanted: dict[str, int] = {}
     for one in _containers(spec):
         wanted = plus(wanted, one)
@@ -482,6 +482,13 @@ def read_application(one: Mapping[str, Any]) -> Application:
 def alive(rm: ResourceManager, queue: str = "") -> list[Application]:
     """Return the applications that are not over, those of one queue (its path) where it is given.
 
+    Parameters
+    ----------
+    rm
+        The ResourceManager.
+    queue
+        A queue's path; empty for all queues.
+
     Raises
     ------
     ClusterError
@@ -500,7 +507,15 @@ def alive(rm: ResourceManager, queue: str = "") -> list[Application]:
 
 
 def one(rm: ResourceManager, app_id: str) -> Application:
-    """Return an application, whatever became of it; raises as `alive` does."""
+    """Return an application, whatever became of it; raises as `alive` does.
+
+    Parameters
+    ----------
+    rm
+        The ResourceManager.
+    app_id
+        The application's id.
+    """
     found = at(rm.get(f"/ws/v1/cluster/apps/{quote(app_id, safe='')}"), "app")
     return read_application(found if isinstance(found, Mapping) else {"id": app_id})
 
@@ -527,6 +542,8 @@ def waiting_reason(
 
     Parameters
     ----------
+    rm
+        The ResourceManager.
     app_id
         Its application; None while it has none.
     spec
@@ -596,7 +613,15 @@ def _starting_words(diagnostics: str) -> str:
 
 
 def held_back_words(why: str, queue: Queue | None) -> str:
-    """Return in words that an application master may not start yet, with the queue's figures."""
+    """Return in words that an application master may not start yet, with the queue's figures.
+
+    Parameters
+    ----------
+    why
+        The ResourceManager's words.
+    queue
+        The application's; None where it is not known.
+    """
     said = clean_line(why, 200).rstrip(". ")
     words = f"its application master waits, the ResourceManager says: {said}"
     if queue is None or not queue.am_limit or not queue.am_used:
@@ -694,6 +719,8 @@ def master_fits(
 
     Parameters
     ----------
+    rm
+        The ResourceManager.
     queue
         Name or path; None for ``default``.
     memory_mb

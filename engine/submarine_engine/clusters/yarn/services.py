@@ -93,5 +93,11 @@ class Services:
             self._opening.release()
 
     def session(self, launch: Mapping[str, Any]) -> Session | None:
-        """Return whose job it is; None where it depends on no process."""
+        """Return whose job it is; None where it depends on no process.
+
+        Parameters
+        ----------
+        launch
+            The content of ``launch.json``.
+        """
         return session_of(launch)

@@ -35,7 +35,13 @@ _OVER = "@over"
 
 
 def main(folder: str) -> None:
-    """Serve until the job's tasks are over, and a little longer."""
+    """Serve until the job's tasks are over, and a little longer.
+
+    Parameters
+    ----------
+    folder
+        The container's log folder, in which the address is told.
+    """
     sys.path.append(f"{Path.cwd()}/submarine_runtime.zip")
     unseal = import_module("submarine_runtime.sealing").unseal
     relay = import_module("submarine_runtime.relay").Relay
@@ -88,6 +94,11 @@ def patient(kind: Any) -> Any:  # noqa: ANN401 - a class of fsspec's, which is n
 
     TensorBoard looks for new runs in one thread, which any error of that ends: it would show
     nothing new from then on.
+
+    Parameters
+    ----------
+    kind
+        A class of file systems of fsspec's, which what is returned is derived from.
     """
 
     class Patient(kind):  # type: ignore[misc] # as above

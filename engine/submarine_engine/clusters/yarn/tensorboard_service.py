@@ -59,6 +59,10 @@ class TensorBoardService:
     ----------
     services
         What the keeper's jobs share.
+    job_id
+        The job's id.
+    spec
+        The job.
     """
 
     def __init__(self, services: Services, job_id: str, spec: JobSpec) -> None:
@@ -113,7 +117,15 @@ class TensorBoardService:
         }
 
     def step(self, app: skein.ApplicationClient, seen: Mapping[str, skein.Container]) -> bool:
-        """Show it on the application's pages as soon as it listens; whether it just was."""
+        """Show it on the application's pages as soon as it listens; whether it just was.
+
+        Parameters
+        ----------
+        app
+            The way to the application's master.
+        seen
+            The application's containers, as its master has told of them last, by skein's id.
+        """
         if self.address or not self._spec.tensorboard:
             return False
         if time.monotonic() - self._looked_at < _EVERY:
@@ -136,7 +148,13 @@ class TensorBoardService:
         return {str(one.service_name): str(one.yarn_container_id) for one in running}
 
     def end(self, app: skein.ApplicationClient | None) -> None:
-        """End it, and so the application, with the job; its events are home."""
+        """End it, and so the application, with the job; its events are home.
+
+        Parameters
+        ----------
+        app
+            The way to the application's master; None where there is none.
+        """
         if not self._spec.tensorboard:
             return
         if app is not None:

@@ -49,6 +49,8 @@ def upload_once(hdfs: Hdfs, data: bytes | Path, suffix: str) -> str:
 
     Parameters
     ----------
+    hdfs
+        The user's.
     data
         Bytes, or a file.
     suffix
@@ -68,7 +70,15 @@ def upload_once(hdfs: Hdfs, data: bytes | Path, suffix: str) -> str:
 
 
 def send_once(hdfs: Hdfs, data: bytes | Path, suffix: str, went: Went = None) -> tuple[str, int]:
-    """Do as `upload_once`; return the path and how many bytes were sent, 0 where it was there."""
+    """Do as `upload_once`; return the path and how many bytes were sent, 0 where it was there.
+
+    Parameters
+    ----------
+    hdfs, data, suffix
+        As `upload_once` has them.
+    went
+        Called with the number of bytes of each piece of a file that went; None for nobody.
+    """
     size = data.stat().st_size if isinstance(data, Path) else len(data)
     path = cache_path(hdfs, digest_of(data), suffix)
     if in_cache(hdfs, path, size):
@@ -84,8 +94,12 @@ def upload_made(
 
     Parameters
     ----------
+    hdfs
+        The user's.
     key
         Hash of what the file is made from, so that it need not be made to be found.
+    suffix
+        What the name ends in there.
     make
         Writes the file and returns where; called only if it is needed. The file is removed.
     went
@@ -157,6 +171,10 @@ def keep_results(hdfs: Hdfs, job_id: str, task: Path) -> str:
 
     Parameters
     ----------
+    hdfs
+        The user's.
+    job_id
+        The job's id.
     task
         The folder with ``outcome.json`` and ``results/``.
 
@@ -174,7 +192,7 @@ def keep_results(hdfs: Hdfs, job_id: str, task: Path) -> str:
 
 
 def job_folder(hdfs: Hdfs, job_id: str) -> str:
-    """Return the folder of a job in HDFS.
+    """Return the folder of the job `job_id` in `hdfs`.
 
     Raises
     ------
@@ -186,7 +204,7 @@ def job_folder(hdfs: Hdfs, job_id: str) -> str:
 
 
 def checkpoint_folder(hdfs: Hdfs, job_id: str) -> str:
-    """Return where the checkpoints of a job lie that names no ``--checkpoint_path``."""
+    """Return where in `hdfs` checkpoints of `job_id` lie if it names no ``--checkpoint_path``."""
     return f"{hdfs.home}/{_FOLDER}/checkpoints/{job_id}"
 
 
@@ -198,6 +216,8 @@ def clean(hdfs: Hdfs, older_than: float, going_on: Collection[str] = ()) -> int:
 
     Parameters
     ----------
+    hdfs
+        The user's.
     going_on
         The ids of the jobs that are not over.
     """
@@ -230,6 +250,10 @@ def send_layers(hdfs: Hdfs, layers: Sequence[Layer], tell: Tell) -> list[Sent]:
 
     Parameters
     ----------
+    hdfs
+        The user's.
+    layers
+        All of the environment's.
     tell
         Called with a sentence whenever there is something to say, from the caller's own thread.
 
@@ -285,8 +309,14 @@ def send_large(hdfs: Hdfs, bundle: Path, files: Sequence[Path], tell: Tell) -> d
 
     Parameters
     ----------
+    hdfs
+        The user's.
     bundle
         The bundle's folder, in which `files` lie.
+    files
+        Those that are to be sent.
+    tell
+        Called with how far it is, in words.
 
     Returns
     -------
@@ -304,7 +334,15 @@ def send_large(hdfs: Hdfs, bundle: Path, files: Sequence[Path], tell: Tell) -> d
 
 
 class Uploading:
-    """Says that a file goes, and every two seconds how much of it went."""
+    """Says that a file goes, and every two seconds how much of it went.
+
+    Parameters
+    ----------
+    title
+        What the file is called, for people.
+    tell
+        Called with each such sentence.
+    """
 
     def __init__(self, title: str, tell: Tell) -> None:
         self._title = title
@@ -317,7 +355,7 @@ class Uploading:
         self._size, self._gone = size, 0
 
     def went(self, count: int) -> None:
-        """Count bytes that went."""
+        """Count `count` bytes that went."""
         if not self._gone:
             self._said_at = time.monotonic()
             self._tell(f"uploading {self._title} ({megabytes(self._size)})")
@@ -353,5 +391,5 @@ def _in_all(sent: Sequence[Sent]) -> str:
 
 
 def megabytes(size: int) -> str:
-    """Return a number of bytes for people."""
+    """Return `size`, a number of bytes, for people."""
     return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"  # noqa: PLR2004
