@@ -64,7 +64,7 @@ class LeftOut:
         self.names: list[tuple[str, str]] = []
 
     def add(self, name: bytes, why: str) -> None:
-        """Note a file."""
+        """Note that the file or folder `name` is left out, and `why`, in words."""
         self.counts[why] = self.counts.get(why, 0) + 1
         if len(self.names) < self.MOST:
             self.names.append((name[:200].decode("utf-8", "replace"), why))
@@ -125,7 +125,15 @@ def _pack(folder: bytes, names: Iterable[bytes], logs: bytes, out: int, left: Le
 
 
 def files(folder: bytes, left: LeftOut) -> Iterator[bytes]:
-    """Yield the names of the plain files below a folder, in their order; no link is followed."""
+    """Yield the names of the plain files below a folder, in their order; no link is followed.
+
+    Parameters
+    ----------
+    folder
+        What is looked through; nothing comes of one that is not there, or is a link.
+    left
+        Takes the rest, each with its reason: links, special files, what is beyond `MOST_FILES`.
+    """
     count = 0
     if not _is_folder(folder):
         return

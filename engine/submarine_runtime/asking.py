@@ -53,6 +53,13 @@ class Questions:
     def ask(self, prompt: str, *, password: bool) -> str:
         """Return what the person answers.
 
+        Parameters
+        ----------
+        prompt
+            What is asked; the log has all of it, a front end its first 10,000 characters.
+        password
+            Whether the answer is secret: then the log does not show it.
+
         Raises
         ------
         EOFError

@@ -80,6 +80,13 @@ def show_lines(module: ModuleType, frames: DisplayWriter) -> None:
 
     Without a kernel that is the class of ``tqdm.asyncio``. Other modules may hold it already, so it
     is changed in place.
+
+    Parameters
+    ----------
+    module
+        ``tqdm.asyncio``, just imported.
+    frames
+        Where the displays are written.
     """
     bar: Any = module.tqdm_asyncio
     begin, close = bar.__init__, bar.close
@@ -101,7 +108,15 @@ def show_lines(module: ModuleType, frames: DisplayWriter) -> None:
 
 
 def show_bars(module: ModuleType, frames: DisplayWriter) -> None:
-    """Have ``tqdm.notebook`` show its bars as text in their displays: here are no live widgets."""
+    """Have ``tqdm.notebook`` show its bars as text in their displays: here are no live widgets.
+
+    Parameters
+    ----------
+    module
+        ``tqdm.notebook``, just imported.
+    frames
+        Where the displays are written.
+    """
     bar = module.tqdm_notebook
     display = bar.display
 

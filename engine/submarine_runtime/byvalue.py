@@ -48,6 +48,11 @@ class ByValue:
 
     Parameters
     ----------
+    *args, **options
+        The pickler's own: they are handed on to it.
+
+    Attributes
+    ----------
     namespace
         The variables of the notebook, or of the script where it runs: functions that read them as
         their globals are to read the other side's.
@@ -64,13 +69,13 @@ class ByValue:
         self._cells: dict[int, types.CellType] = {}
 
     def globals_of(self, obj: object) -> tuple[str, ...] | None:
-        """Return the persistent id of a namespace that functions read; None for all else."""
+        """Return the persistent id of `obj`, a namespace that functions read; None for all else."""
         if obj is self.namespace:
             return GLOBALS
         return self._spaces.get(id(obj))
 
     def reading(self, names: Iterable[str]) -> None:
-        """Hear which variables of the namespace a function reads when it is called."""
+        """Hear that a function reads the variables `names` of the namespace when it is called."""
 
     def by_value(self, obj: Any) -> Any:  # noqa: ANN401, PLR0911 - as pickle's reducers
         """Return how to pickle `obj` by value; ``NotImplemented`` where pickle knows by itself."""

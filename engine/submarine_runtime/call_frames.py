@@ -62,12 +62,27 @@ class SpoiltError(ValueError):
 
 
 def frame(head: dict[str, Any], payload: bytes = b"") -> bytes:
-    """Return the bytes of a frame."""
+    """Return the bytes of a frame.
+
+    Parameters
+    ----------
+    head
+        What its first line says as JSON; ``size`` is added to it.
+    payload
+        What follows that line; empty for nothing.
+    """
     return f"{lean.dumps({**head, 'size': len(payload)})}\n".encode() + payload
 
 
 def append(descriptor: int, data: bytes) -> None:
     """Write all of a frame, whatever a single write takes; where there is no room, nothing of it.
+
+    Parameters
+    ----------
+    descriptor
+        Of the file, open to append to, or of a pipe.
+    data
+        All of the frame's bytes, as of `frame` or `sealed`.
 
     Raises
     ------
@@ -151,6 +166,13 @@ def take(
 ) -> tuple[dict[str, Any], bytes, int] | None:
     """Read the frame that begins at `offset`; None where it is not whole in `size` bytes yet.
 
+    Parameters
+    ----------
+    descriptor
+        Of the file, open to be read.
+    key
+        What the frame has to be marked with (`sealed`); empty where none has a mark.
+
     Returns
     -------
     head, payload, end
@@ -193,7 +215,7 @@ _MARK = b', "mark": "'
 
 
 def sealed(data: bytes, key: bytes) -> bytes:
-    """Return a frame with a mark, which proves that who has `key` has written it."""
+    """Return the frame `data` with a mark, which proves that who has `key` has written it."""
     line, _, payload = data.partition(b"\n")
     return b'%b%b%b"}\n%b' % (line[:-1], _MARK, _mark(line, payload, key), payload)
 
@@ -210,7 +232,7 @@ def _mark(line: bytes, payload: bytes, key: bytes) -> bytes:
 
 
 def parsed(line: bytes) -> dict[str, Any]:
-    """Return a frame's head.
+    """Return the head of the frame whose first line is `line`.
 
     Raises
     ------
@@ -229,6 +251,11 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 def whole(descriptor: int, offset: int, size: int) -> int:
     """Return where the last frame ends that is whole in `size` bytes; one begins at `offset`.
+
+    Parameters
+    ----------
+    descriptor
+        Of the file, open to be read.
 
     Raises
     ------
@@ -257,7 +284,7 @@ def whole(descriptor: int, offset: int, size: int) -> int:
 
 
 def part(offset: int, data: bytes) -> bytes:
-    """Return the message that brings these bytes of `CALLS`, the first of which is at `offset`."""
+    """Return the message that brings `data`, bytes of `CALLS` of which the first is at `offset`."""
     return b"%d\n%b" % (offset, data)
 
 
@@ -265,6 +292,13 @@ def take_in(path: str, message: bytes) -> int:
     """Write what is new in a part into the copy; return how many bytes that has then.
 
     The same part may come again, and one that begins beyond the copy's end is left.
+
+    Parameters
+    ----------
+    path
+        The copy; it need not be there yet.
+    message
+        The part, as of `part`.
 
     Raises
     ------
@@ -289,7 +323,7 @@ def take_in(path: str, message: bytes) -> int:
 
 
 def cut_torn(path: str) -> int:
-    """Cut off the half of a frame at a file's end, where its writer was killed; return its size."""
+    """Cut off half a frame at the end of `path`, whose writer was killed; return the size then."""
     reader = Reader(path)
     try:
         for _ in reader.read():

@@ -39,7 +39,15 @@ class CellLines:
         return self._manifest
 
     def place(self, file: str, line: int) -> str | None:
-        """Return the place as a traceback in the notebook names it; None where it is no cell's."""
+        """Return the place as a traceback in the notebook names it; None where it is no cell's.
+
+        Parameters
+        ----------
+        file
+            As a frame's code names it: a path, or the name of code that came compiled.
+        line
+            Its number in that file, from 1 on.
+        """
         file = file.removeprefix(f"{self._bundle}/")
         with suppress(KeyError, TypeError, ValueError):
             for span in self.manifest["lines"]:
@@ -85,6 +93,10 @@ def warning_text(plain: Callable[[Any], str], message: Any, bundle: str) -> str:
     ----------
     plain
         What Python makes of it.
+    message
+        The warning, with its ``filename`` and ``lineno``.
+    bundle
+        The folder of the bundle that runs.
     """
     place = cell_lines(bundle).place(message.filename, message.lineno)
     text = plain(message)

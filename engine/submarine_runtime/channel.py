@@ -67,7 +67,15 @@ class Channel:
         return select.POLLIN | (select.POLLOUT if self._goes else 0)
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
-        """Send a frame, as far as that can be done now; `flush` sends the rest."""
+        """Send a frame, as far as that can be done now; `flush` sends the rest.
+
+        Parameters
+        ----------
+        kind
+            One of the bytes above, such as `OUTPUT`.
+        data
+            Its content; of more than 1 MiB the other end takes the connection for over.
+        """
         self._goes += _HEAD.pack(kind, len(data)) + data
         self.flush()
 
@@ -140,7 +148,15 @@ def _is_pending(error: OSError) -> bool:
 
 
 def wait(channel: Channel, seconds: float | None = None) -> bool:
-    """Wait until a channel has something, or takes something; whether it has."""
+    """Wait until a channel has something, or takes something; whether it has.
+
+    Parameters
+    ----------
+    channel
+        Its `events` say what is waited for.
+    seconds
+        How long at most; None for no limit.
+    """
     poll = select.poll()
     poll.register(channel, channel.events)
     return bool(poll.poll(None if seconds is None else max(0, int(seconds * 1000))))

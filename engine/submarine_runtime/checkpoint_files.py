@@ -33,7 +33,7 @@ _PIECE = 1 << 20
 
 
 def name_of(step: int) -> str:
-    """Return the name of the checkpoint after so many steps."""
+    """Return the name of the checkpoint after `step` steps."""
     return f"{_NAME}{step:012}"
 
 
@@ -57,7 +57,7 @@ def aside_of(step: int, key: str = "") -> str:
 
 
 def complete(storage: Folder) -> Iterator[tuple[int, str]]:
-    """Yield the steps and names of the complete checkpoints, the newest first."""
+    """Yield the steps and names of the complete checkpoints in `storage`, the newest first."""
     for name in sorted(storage.names(), reverse=True):
         number = name[len(_NAME) :]
         if name.startswith(_NAME) and number.isascii() and number.isdigit():
@@ -68,7 +68,7 @@ def complete(storage: Folder) -> Iterator[tuple[int, str]]:
 
 
 def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
-    """Return what a checkpoint says of itself; None where it is not complete."""
+    """Return what the checkpoint `name` in `storage` says of itself; None if it is not complete."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         told = _read_note(storage, name)
         if told["version"] == VERSION:
@@ -84,7 +84,7 @@ def _read_note(storage: Folder, name: str) -> dict[str, Any]:
 
 
 def expect_known(storage: Folder) -> None:
-    """Refuse a folder with checkpoints that a later release has written.
+    """Refuse `storage` where it has checkpoints that a later release has written.
 
     Raises
     ------
@@ -104,7 +104,15 @@ def expect_known(storage: Folder) -> None:
 
 
 def is_sound(storage: Folder, name: str) -> bool:
-    """Tell whether all files of a checkpoint are as they were written; with a word where not."""
+    """Tell whether all files of a checkpoint are as they were written; with a word where not.
+
+    Parameters
+    ----------
+    storage
+        Where it lies.
+    name
+        As of `name_of`.
+    """
     told = note_of(storage, name)
     if told is None:
         return False
@@ -128,14 +136,36 @@ def is_sound(storage: Folder, name: str) -> bool:
 
 
 def load(storage: Folder, name: str, file: str) -> dict[str, Any]:
-    """Return what a sound checkpoint keeps in a file."""
+    """Return what a sound checkpoint keeps in a file.
+
+    Parameters
+    ----------
+    storage
+        Where it lies.
+    name
+        The checkpoint's, as of `name_of`.
+    file
+        `STATE`, or another rank's as of `part_of`.
+    """
     with storage.opened(f"{name}/{file}") as content:
         kept: dict[str, Any] = standard("pickle", "").load(content)
         return kept
 
 
 def write_note(storage: Folder, aside: str, step: int, files: dict[str, list[int]]) -> None:
-    """Write what a checkpoint says of itself, the last of its files."""
+    """Write what a checkpoint says of itself, the last of its files.
+
+    Parameters
+    ----------
+    storage
+        Where it lies.
+    aside
+        Its name while it is written, as of `aside_of`.
+    step
+        After how many steps it is.
+    files
+        How many bytes each of its files has, and their CRC-32, by the file's name.
+    """
     told = {
         "version": VERSION,
         "step": step,
@@ -148,7 +178,17 @@ def write_note(storage: Folder, aside: str, step: int, files: dict[str, list[int
 
 
 def put_in_place(storage: Folder, aside: str, name: str) -> None:
-    """Give a checkpoint its name."""
+    """Give a checkpoint its name.
+
+    Parameters
+    ----------
+    storage
+        Where it lies.
+    aside
+        Its name while it was written, as of `aside_of`.
+    name
+        As of `name_of`; what lay there before is removed.
+    """
     # One that says otherwise of itself lies there: this one is of the same step.
     storage.remove(name)
     try:
@@ -160,7 +200,7 @@ def put_in_place(storage: Folder, aside: str, name: str) -> None:
 
 
 def forget_all_but(storage: Folder, count: int) -> None:
-    """Remove old checkpoints."""
+    """Remove from `storage` all complete checkpoints but the `count` newest."""
     for step, name in list(complete(storage))[count:]:
         # Renamed first: of one that a kill leaves half removed, nobody would see what is left.
         aside = aside_of(step)
@@ -170,7 +210,7 @@ def forget_all_but(storage: Folder, count: int) -> None:
 
 
 def forget_cut(storage: Folder) -> None:
-    """Remove what a former attempt was killed at."""
+    """Remove from `storage` what a former attempt was killed at."""
     for name in storage.names():
         if name.startswith(f".{_NAME}") and name.endswith(_ASIDE) and storage.is_cut(name):
             with suppress(OSError):
@@ -178,7 +218,7 @@ def forget_cut(storage: Folder) -> None:
 
 
 def warn(words: str) -> None:
-    """Say something to whoever reads the log."""
+    """Say `words`, a line, to whoever reads the log."""
     sys.stderr.write(f"submarine: {words}\n")
 
 
@@ -238,7 +278,7 @@ class Folder:
         return found
 
     def read(self, name: str) -> bytes | None:
-        """Return a small file's content; None where there is none.
+        """Return the content of the small file `name`; None where there is none.
 
         Raises
         ------
@@ -253,7 +293,7 @@ class Folder:
         return None
 
     def opened(self, name: str) -> BinaryIO:
-        """Open a file to read it.
+        """Open the file `name` to read it.
 
         Raises
         ------
@@ -273,15 +313,15 @@ class Folder:
         return file
 
     def new(self, name: str) -> NewFile:
-        """Make a file that is not there."""
+        """Make the file `name`, which is not there yet."""
         return NewFile(self._path(name))
 
     def make(self, name: str) -> None:
-        """Make a folder, and those above it; no-op where it is there."""
+        """Make the folder `name`, and those above it; no-op where it is there."""
         os.makedirs(self._path(name), 0o700, exist_ok=True)  # noqa: PTH103 - as above
 
     def put_in_place(self, aside: str, name: str) -> None:
-        """Give a folder another name, for good."""
+        """Give the folder `aside` another name, `name`, for good."""
         os.rename(self._path(aside), self._path(name))  # noqa: PTH104 - as above
         descriptor = os.open(self.where, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -290,7 +330,7 @@ class Folder:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove what lies there, as far as that can be done."""
+        """Remove what lies at `name`, as far as that can be done."""
         path = self._path(name)
         with suppress(OSError):
             os.unlink(path)  # noqa: PTH108 - as above
@@ -299,7 +339,7 @@ class Folder:
             standard("shutil", "").rmtree(path, ignore_errors=True)
 
     def is_cut(self, aside: str) -> bool:
-        """Tell whether nobody writes that checkpoint any more: another job of the same path may."""
+        """Tell whether nobody writes checkpoint `aside` any more: another job of the path may."""
         try:
             flags = os.O_RDWR | os.O_NOFOLLOW
             descriptor = _open_file(f"{self._path(aside)}/{STATE}", flags)
@@ -320,7 +360,7 @@ class Folder:
         return True
 
     def expect_own(self, name: str) -> None:
-        """Refuse what another user has put there: whoever loads a pickle runs it.
+        """Refuse `name` where another user has put it there: whoever loads a pickle runs it.
 
         Raises
         ------
@@ -355,7 +395,7 @@ class Folder:
     # opens it, a new name only after a while.
 
     def tell(self, name: str, line: str) -> None:
-        """Add a line to a file that others read; OSError where it is not there as a whole."""
+        """Add `line` to the file `name` that others read; OSError where not all of it is there."""
         # Where others may write, a link could lead into any file of the user's.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         descriptor = _open_file(self._path(name), flags)
@@ -369,7 +409,7 @@ class Folder:
             os.close(descriptor)
 
     def hear(self, name: str, since: int = 0) -> str:
-        """Return the whole lines of such a file from a byte on; none where there are none yet."""
+        """Return the whole lines of `name` from byte `since` on; none where there are none yet."""
         try:
             descriptor = _open_file(self._path(name), os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW)
         except FileNotFoundError:  # nor its folder
@@ -430,7 +470,7 @@ class NewFile:
             self._held = -1
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        """Write some bytes."""
+        """Write `data`; return how many bytes that was."""
         self.sum = self._crc32(data, self.sum)
         count = self._file.write(data)
         self.size += count

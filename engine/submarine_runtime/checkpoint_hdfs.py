@@ -159,7 +159,7 @@ class HdfsFolder(Folder):
         return _HdfsFile(self, name)
 
     def bring(self, path: str, name: str) -> None:
-        """Write a file of this machine to HDFS."""
+        """Write the file `path` of this machine to HDFS as `name`, below the folder."""
         with open(path, "rb") as file:  # noqa: PTH123 - as above
             self._web.create(name, file)
 

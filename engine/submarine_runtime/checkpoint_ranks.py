@@ -90,6 +90,13 @@ class Ranks:
     def say(self, *, must: bool = False, **words: object) -> bool:
         """Add to the plan; tell whether that was done.
 
+        Parameters
+        ----------
+        must
+            Whether it is an error where that was not done.
+        **words
+            What is said, a line of JSON: ``begin``, ``at`` with ``stop``, ``end`` or ``over``.
+
         Raises
         ------
         OSError
@@ -200,12 +207,26 @@ class Ranks:
     # The parts of a checkpoint.
 
     def add(self, step: int, written: tuple[int, int] | None) -> None:
-        """Say that this rank's part is written, its size and sum; or that it cannot be."""
+        """Say that this rank's part is written, its size and sum; or that it cannot be.
+
+        Parameters
+        ----------
+        step
+            The checkpoint's: after how many steps it is.
+        written
+            How many bytes the part has, and their CRC-32; None where it cannot be written.
+        """
         words = " ".join(map(str, written)) if written else _FAILED
         self._storage.tell(f"{self._folder}/{self.rank}", f"{step} {words}")
 
     def parts(self, step: int) -> dict[int, list[int] | None]:
-        """Return the parts so far, None for one that could not be written."""
+        """Return the parts so far by rank, None for one that could not be written.
+
+        Parameters
+        ----------
+        step
+            The checkpoint's; parts of earlier ones are forgotten.
+        """
         found = self._parts.setdefault(step, {})
         with suppress(OSError):
             for rank in range(1, self.count):
@@ -230,7 +251,13 @@ class Ranks:
 
 
 def of_this_process(storage: Folder) -> Ranks | None:
-    """Return the ranks of this process's job; None where it is alone, or none of them."""
+    """Return the ranks of this process's job; None where it is alone, or none of them.
+
+    Parameters
+    ----------
+    storage
+        Where their checkpoints lie, and the files by which they agree.
+    """
     try:
         rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):

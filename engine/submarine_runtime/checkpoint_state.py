@@ -25,12 +25,12 @@ class Nowhere:
     """A file that keeps nothing."""
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        """Return how many bytes that is."""
+        """Return how many bytes `data` has."""
         return memoryview(data).nbytes
 
 
 def write(file: Any, kept: dict[str, Any]) -> None:  # noqa: ANN401 - a file
-    """Pickle what a checkpoint keeps.
+    """Pickle `kept`, what a checkpoint keeps, into the open `file`.
 
     Raises
     ------
@@ -343,7 +343,7 @@ def states_of(generators: list[Any]) -> list[Any]:
 
 
 def set_states(generators: list[Any], states: list[Any]) -> None:
-    """Put back what `states_of` has returned."""
+    """Put `states`, as `states_of` has returned them, back into the same `generators`."""
     for one, state in zip(generators, states, strict=False):
         next(take for does, _, take in _GENERATORS if does(one))(one, state)
 
@@ -389,7 +389,7 @@ def random_states() -> dict[str, Any]:
 
 
 def set_random_states(kept: dict[str, Any]) -> None:
-    """Put back what `random_states` has returned."""
+    """Put back `kept`, which `random_states` has returned."""
     if state := kept.get("random"):
         standard("random", "").setstate(state)
     if state := kept.get("numpy"):

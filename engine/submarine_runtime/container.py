@@ -293,7 +293,15 @@ def _tell_of_start(logs: str, gpus: list[str] | None) -> None:
 
 
 def mark_process(logs: str, attempt: int) -> None:
-    """Mark when this process was started, by proc(5) to 10 ms; its program may be replaced."""
+    """Mark when this process was started, by proc(5) to 10 ms; its program may be replaced.
+
+    Parameters
+    ----------
+    logs
+        The task's folder.
+    attempt
+        Which attempt of the job this is, from 1 on; noted in the environment, too.
+    """
     age = 0.0
     with lean.suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as file:
         ticks = int(file.read().rpartition(b")")[2].split()[19])
@@ -304,7 +312,7 @@ def mark_process(logs: str, attempt: int) -> None:
 
 
 def go_on(logs: str) -> NoReturn:
-    """Run the task, the runtime last on the path: nothing of the user's is hidden by it."""
+    """Run the task of the folder `logs`, the runtime last on the path: it hides no other module."""
     sys.path.append(sys.path.pop(0))
     from submarine_runtime.task import main  # noqa: PLC0415 - after the node was asked
 

@@ -69,7 +69,7 @@ def is_definition(value: object) -> bool:
 
 
 def is_own(value: object) -> bool:
-    """Return whether a function or class is the script's, and tells what it is called and holds."""
+    """Return whether the definition `value` is the script's, and tells its name and its content."""
     try:
         vars(value)
         named: Any = value
@@ -82,6 +82,13 @@ def resolved(namespace: Any, dotted: str) -> Any:  # noqa: ANN401 - the user's o
     """Return what a name, or an attribute of a name (``Net.registry``), stands for; else None.
 
     Also what a method has closed over: ``Net.forward.__closure__[0].cell_contents``.
+
+    Parameters
+    ----------
+    namespace
+        The variables among which the first name is looked up.
+    dotted
+        The name, with what leads on from there.
     """
     first, *rest = dotted.split(".")
     value: Any = namespace.get(first)
@@ -96,7 +103,7 @@ def resolved(namespace: Any, dotted: str) -> Any:  # noqa: ANN401 - the user's o
 
 
 def space_of(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a class
-    """Return the attributes of a definition, those too that a function has without a place."""
+    """Return the attributes of the definition `owner`; of a function those too without a place."""
     if type(owner) is not FUNCTION:
         return {key: held for key, held in vars(owner).items() if key != "__doc__"}
     own = {key: getattr(owner, key) for key in ("__doc__", "__defaults__", "__kwdefaults__")}
@@ -104,7 +111,15 @@ def space_of(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a cl
 
 
 def inner_classes(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a definition
-    """Yield the classes that are defined in a class, each with what names it."""
+    """Yield the classes that are defined in a class, each with what names it.
+
+    Parameters
+    ----------
+    name
+        What names the class: what is yielded begins with it.
+    value
+        The class; nothing comes of any other value.
+    """
     if type(value) is FUNCTION or not is_definition(value):
         return
     for key, held in list(vars(value).items()):
@@ -118,6 +133,13 @@ def methods_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN
     """Yield the methods of a class that the notebook's own decorators may have made.
 
     Each with what names it, and with those that it has closed over.
+
+    Parameters
+    ----------
+    name
+        What names the class: what is yielded begins with it.
+    value
+        The class; nothing comes of any other value.
     """
     if type(value) is FUNCTION or not is_definition(value):
         return
@@ -157,7 +179,7 @@ def content_of(cell: Any) -> Any:  # noqa: ANN401 - a closure's cell
 
 
 def place_of_attribute(dotted: str) -> tuple[str, str, str]:
-    """Return of which module an attribute is, what leads from that to its owner, and its name."""
+    """Return the module of the attribute `dotted`, what leads from there to its owner, its name."""
     steps = dotted.split(".")
     for count in range(len(steps) - 1, 0, -1):
         module = ".".join(steps[:count])
@@ -167,7 +189,17 @@ def place_of_attribute(dotted: str) -> tuple[str, str, str]:
 
 
 def held_by(module: str, inner: str, key: str) -> Any:  # noqa: ANN401 - whatever it is
-    """Return what a module, or a class in it, has by a name; `MISSING` where it has none."""
+    """Return what a module, or a class in it, has by a name; `MISSING` where it has none.
+
+    Parameters
+    ----------
+    module
+        Its name.
+    inner
+        What leads from there to the class, with dots; empty for the module itself.
+    key
+        The name by which it has it.
+    """
     with suppress(Exception):  # a foreign property raises what it likes
         owner: Any = sys.modules.get(module)
         for step in inner.split(".") if inner else ():

@@ -71,7 +71,13 @@ class Token:
 
 
 class Reader:
-    """Reads what Hadoop has written, one thing after another; ValueError where it is none."""
+    """Reads what Hadoop has written, one thing after another; ValueError where it is none.
+
+    Parameters
+    ----------
+    data
+        All of it; it is read from its beginning on.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -96,7 +102,7 @@ class Reader:
         return Token(self.text(), self.text(), self.text(), self.text())
 
     def take(self, size: int) -> bytes:
-        """Read that many bytes."""
+        """Read `size` bytes."""
         begin, self._at = self._at, self._at + size
         if size < 0 or self._at > len(self._data):
             raise ValueError("it ends too early")
@@ -116,7 +122,7 @@ def _number(value: int) -> bytes:
 
 
 def read_token(text: str) -> Token:
-    """Return the token that WebHDFS writes so; ValueError where it is none."""
+    """Return the token that WebHDFS writes as `text`; ValueError where it is none."""
     if not _is_token(text):
         raise ValueError("it is no token")
     return Reader(binascii.a2b_base64(text.translate({45: "+", 95: "/"}) + "==")).token()

@@ -79,7 +79,17 @@ class DisplayWriter:
         *,
         update: bool = False,
     ) -> None:
-        """Write a MIME bundle; `update` gives a new state to what stands under `display_id`."""
+        """Write a MIME bundle; `update` gives a new state to what stands under `display_id`.
+
+        Parameters
+        ----------
+        data
+            What is shown, by MIME type.
+        metadata
+            As a kernel sends it beside that; None for nothing.
+        display_id
+            The name for its later states; None where there are none.
+        """
         # Its model lives in a kernel, and here is none: a front end would show an error.
         shown = {kind: value for kind, value in data.items() if kind != _WIDGET}
         kind = "update" if update else "display"
@@ -99,12 +109,22 @@ class DisplayWriter:
             self._add({"kind": "update", **told})
 
     def ask(self, number: int, prompt: str, *, password: bool) -> None:
-        """Write that a question is asked; its prompt is what the log has next."""
+        """Write that a question is asked; its prompt is what the log has next.
+
+        Parameters
+        ----------
+        number
+            Which of the task's questions it is: ``answer-NUMBER`` is the pipe for its answer.
+        prompt
+            As a front end is to show it.
+        password
+            Whether the answer is secret, and not to be shown as it is typed.
+        """
         told = {"number": number, "prompt": prompt, "password": password}
         self._add({"kind": "question", **told})
 
     def end_question(self, number: int) -> None:
-        """Write that a question is over; what was typed is what the log has next."""
+        """Write that question `number` is over; what was typed is what the log has next."""
         self._add({"kind": "asked", "number": number})
 
     def size(self) -> int:
@@ -192,7 +212,13 @@ class DisplayWriter:
 
 
 class Region:
-    """A part of the output that is cleared and filled by itself, as an `ipywidgets.Output` is."""
+    """A part of the output that is cleared and filled by itself, as an `ipywidgets.Output` is.
+
+    Parameters
+    ----------
+    display_id
+        The display whose state is all that is in it.
+    """
 
     def __init__(self, display_id: str) -> None:
         self.display_id = display_id
@@ -200,7 +226,17 @@ class Region:
         self._clear = False
 
     def take(self, data: dict[str, Any], display_id: str | None, kind: str) -> bool:
-        """Take a display; False for a new state of one that stands elsewhere."""
+        """Take a display; False for a new state of one that stands elsewhere.
+
+        Parameters
+        ----------
+        data
+            What is shown, by MIME type.
+        display_id
+            The name for its later states; None where there are none.
+        kind
+            ``display``, or ``update`` for a new state.
+        """
         if kind == "update":
             mine = [name == display_id for name, _ in self._items]
             self._items = [(name, data if name == display_id else old) for name, old in self._items]
@@ -229,7 +265,7 @@ class Region:
 
 
 def widget_id(model_id: object) -> str:
-    """Return under which display id a widget is shown."""
+    """Return under which display id the widget of the model `model_id` is shown."""
     return f"widget-{model_id}"
 
 

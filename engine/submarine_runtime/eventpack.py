@@ -75,7 +75,13 @@ def start(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
 
 
 def finish(folder: str, log: str) -> None:
-    """Pack what a task that is over wrote last; say it in the task's log where that fails."""
+    """Pack what a task that is over wrote last; say it in the task's log where that fails.
+
+    Parameters
+    ----------
+    folder, log
+        What to pack, and where to, as of `start`.
+    """
     try:
         pack(folder, log)
     except OSError as error:
@@ -118,6 +124,11 @@ def _sample(folder: str, task: int) -> None:
 
 def pack(folder: str, log: str) -> None:
     """Pack what is new.
+
+    Parameters
+    ----------
+    folder, log
+        What to pack, and where to, as of `start`.
 
     Raises
     ------

@@ -83,11 +83,11 @@ class Files:
         self._folder = folder
 
     def say(self, name: str, data: bytes) -> None:
-        """Write a message."""
+        """Write `data` as the message `name`."""
         put(self._folder, name, data)
 
     def hear(self, name: str) -> bytes | None:
-        """Read a message."""
+        """Read the message `name`; None where there is none yet."""
         try:
             with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slow
                 return file.read()

@@ -33,6 +33,8 @@ def show(error: BaseException, bundle: str) -> None:
 
     Parameters
     ----------
+    error
+        What the code raised; its traceback loses the frames of the runtime that come first.
     bundle
         The folder of the bundle that ran.
     """
@@ -50,6 +52,8 @@ def describe(error: BaseException, bundle: str, links: int = _MOST_LINKS) -> dic
 
     Parameters
     ----------
+    error
+        What the code raised.
     bundle
         Files below this folder are told relative to it.
     links
@@ -161,14 +165,22 @@ def _notes(error: BaseException) -> list[str]:
 
 
 def message(error: BaseException) -> str:
-    """Return what `str` of an exception gives, whatever its ``__str__`` does."""
+    """Return what `str` of the exception `error` gives, whatever its ``__str__`` does."""
     if isinstance(error, SyntaxError) and error.filename:
         return text(error.msg)
     return text(error, "<exception str() failed>")
 
 
 def text(value: object, fallback: str = "<unprintable>") -> str:
-    """Return `value` as text that JSON can hold, cut to a length that a person reads."""
+    """Return `value` as text that JSON can hold, cut to a length that a person reads.
+
+    Parameters
+    ----------
+    value
+        Anything.
+    fallback
+        What is returned where `str` of it raises.
+    """
     try:
         found = str(value)[:_LONGEST_MESSAGE]
     except BaseException:  # noqa: BLE001 - a foreign __str__ raises what it likes

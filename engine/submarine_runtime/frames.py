@@ -39,7 +39,15 @@ FILE = "home.pkl"
 
 
 class Frames:
-    """The file of frames; each can be read where those before it could be."""
+    """The file of frames; each can be read where those before it could be.
+
+    Parameters
+    ----------
+    home
+        Knows what the notebook has, to which the pickles only refer.
+    results
+        The folder for the file; it is made with the first frame.
+    """
 
     def __init__(self, home: Origins, results: str) -> None:
         self._home = home
@@ -52,7 +60,18 @@ class Frames:
         self._stayed: list[dict[str, Any]] = []
 
     def add(self, kind: str, name: str, value: object) -> bool:
-        """Write a frame; note that it stayed where it cannot be pickled."""
+        """Write a frame; note that it stayed where it cannot be pickled.
+
+        Parameters
+        ----------
+        kind
+            What is in it: ``made``, ``states``, ``attributes``, ``module``, ``settings``, ``name``,
+            ``value`` or ``error``.
+        name
+            Of what it is: a variable, a file of values, an attribute; empty where that needs none.
+        value
+            What is pickled.
+        """
         error = self._dump(value)
         if error is None:
             self._frames.append(
@@ -65,7 +84,15 @@ class Frames:
         return False
 
     def add_all(self, kind: str, name: str, items: list[Any]) -> None:
-        """Write a frame of many items; those that cannot be pickled stay."""
+        """Write a frame of many items; those that cannot be pickled stay.
+
+        Parameters
+        ----------
+        kind, name
+            As of `add`.
+        items
+            The frame's list; no frame is written for none.
+        """
         if not items or self.add(kind, name, items):
             return
         good = []
@@ -95,7 +122,17 @@ class Frames:
         return [(item[0], "some", (kept, *content[1:]))]  # type: ignore[index]
 
     def stay(self, name: str, value: object, why: str) -> None:
-        """Note that a value stays in the job."""
+        """Note that a value stays in the job.
+
+        Parameters
+        ----------
+        name
+            What the user knows it by.
+        value
+            What stays; only its type is noted.
+        why
+            The reason, in words.
+        """
         self._stayed.append({"name": name, "type": type_name(value), "why": why})
 
     def finish(self) -> dict[str, Any]:
@@ -177,12 +214,22 @@ class _File:
 
 
 def is_small(buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
-    """Return whether a block stands in the pickle itself."""
+    """Return whether the block `buffer` stands in the pickle itself."""
     return bool(buffer.raw().nbytes < BLOCK)
 
 
 class Comparer:
-    """A file that only compares: it raises where what is written differs from another file."""
+    """A file that only compares: it raises where what is written differs from another file.
+
+    Parameters
+    ----------
+    file
+        The other file, open to be read from where it is to be compared.
+    blocks
+        The large blocks beside that file, as they were sent; None where there are none.
+    came
+        The same blocks, as the job's values were loaded with them; empty for none.
+    """
 
     def __init__(
         self,
@@ -195,7 +242,7 @@ class Comparer:
         self._came = iter(came)
 
     def block(self, buffer: Any) -> bool:  # noqa: ANN401 - a PickleBuffer
-        """Compare a large block with the one that came; a small one is in the stream."""
+        """Compare the large block `buffer` with the one that came; a small one is in the stream."""
         view = buffer.raw()
         if self._blocks is None or view.nbytes < BLOCK:
             return True
@@ -209,7 +256,7 @@ class Comparer:
         return self._blocks is None or next(self._blocks, None) is None
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        """Compare the next bytes; raises ``ValueError`` where they differ."""
+        """Compare `data` with the next bytes; raises ``ValueError`` where they differ."""
         view = memoryview(data).cast("B")
         for at in range(0, len(view), PIECE):
             piece = view[at : at + PIECE]
@@ -219,7 +266,13 @@ class Comparer:
 
 
 def comparing(pickle: Any) -> Any:  # noqa: ANN401 - modules and classes of pickle
-    """Return the class of picklers that write values as they came from the notebook."""
+    """Return the class of picklers that write values as they came from the notebook.
+
+    Parameters
+    ----------
+    pickle
+        The standard library's module.
+    """
     from submarine_runtime.frameworks import ROOTS, reduced  # noqa: PLC0415 - where values came
 
     if not any(root in sys.modules for root in ROOTS):
@@ -270,7 +323,7 @@ class ClosedFile:
 
 
 def closed_file(name: str | bytes | int, mode: str) -> Any:  # noqa: ANN401 - any of io's
-    """Return a file that is closed, as if it had been opened by `name` once."""
+    """Return a file that is closed, as if it had been opened by `name` with `mode` once."""
     import io  # noqa: PLC0415 - where it is loaded
 
     reads = "r" in mode
@@ -295,7 +348,13 @@ class Content:
 
 
 class CallOnLoad:
-    """Is pickled as a call, which is made where the pickle is loaded."""
+    """Is pickled as a call, which is made where the pickle is loaded.
+
+    Parameters
+    ----------
+    function, args
+        What is called there, and with what.
+    """
 
     def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
         self._call = function, args
@@ -312,5 +371,5 @@ def said(error: BaseException) -> str:
 
 
 def value_name(path: str) -> str:
-    """Return of what a file of values is the value."""
+    """Return of what the file of values `path` is the value."""
     return path.rpartition("/")[2].removesuffix(".pkl")

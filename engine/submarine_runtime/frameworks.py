@@ -77,13 +77,19 @@ def _past_new(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 
 def make_object(kind: Any, *args: object) -> Any:  # noqa: ANN401 - a class, and one of it
-    """Return an object as Python's own class above `kind` makes it."""
+    """Return an object of `kind`, made of `args` as Python's own class above it does."""
     python = next(base for base in kind.__mro__ if not base.__flags__ & _OF_PYTHON)
     return python.__new__(kind, *args)
 
 
 class Made:
-    """Is pickled as a call, made where the pickle is loaded: a step in making an object."""
+    """Is pickled as a call, made where the pickle is loaded: a step in making an object.
+
+    Parameters
+    ----------
+    function, *args
+        What is called there, and with what.
+    """
 
     def __init__(self, function: Callable[..., object], *args: object) -> None:
         self._call = function, args
@@ -133,7 +139,7 @@ def _attached(obj: Any) -> dict[str, Any]:  # noqa: ANN401 - a tensor
 
 
 def graph_of(obj: Any) -> str:  # noqa: ANN401 - a tensor
-    """Return what torch calls the operation that computed a tensor; empty where none did."""
+    """Return what torch calls the operation that computed the tensor `obj`; empty if none did."""
     node = obj.grad_fn
     if node is None:
         return ""
@@ -142,7 +148,15 @@ def graph_of(obj: Any) -> str:  # noqa: ANN401 - a tensor
 
 
 def take_computed(obj: Any, state: tuple[str, dict[str, Any]]) -> None:  # noqa: ANN401 - a tensor
-    """Fill a tensor that operations computed, which are not here."""
+    """Fill a tensor that operations computed, which are not here.
+
+    Parameters
+    ----------
+    obj
+        The tensor; it has its values already.
+    state
+        The operation as `graph_of` names it, and by name all else that the tensor has.
+    """
     graph, beside = state
     cut_off(obj, graph)
     if "grad" in beside:
@@ -155,6 +169,13 @@ def cut_off(obj: Any, graph: str) -> None:  # noqa: ANN401 - a tensor
 
     Its values can be used as ever; only who asks for gradients through it is told, where a tensor
     without a graph would leave out its part of them and say nothing.
+
+    Parameters
+    ----------
+    obj
+        The tensor.
+    graph
+        The operation that computed it, as `graph_of` names it.
     """
     torch: Any = sys.modules["torch"]
     words = (
@@ -221,7 +242,15 @@ def _optimizer(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 
 def take_optimizer(obj: Any, state: dict[str, Any]) -> None:  # noqa: ANN401 - of torch
-    """Fill an optimizer, new or the notebook's own."""
+    """Fill an optimizer, new or the notebook's own.
+
+    Parameters
+    ----------
+    obj
+        The optimizer.
+    state
+        Its attributes by name; ``step`` is None where a scheduler watches its steps.
+    """
     watched = "step" in state and state.pop("step") is None
     obj.__setstate__(state)
     if watched and not hasattr(obj.step, "_wrapped_by_lr_sched"):
@@ -301,7 +330,15 @@ def shared(kind: Any) -> Any:  # noqa: ANN401 - a class of accelerate
 
 
 def take_shared(obj: Any, state: Mapping[str, Any]) -> None:  # noqa: ANN401 - as above
-    """Fill the shared state; one process computes where it can, unless it is told the CPU."""
+    """Fill the shared state; one process computes where it can, unless it is told the CPU.
+
+    Parameters
+    ----------
+    obj
+        Any instance that shares the state.
+    state
+        Attributes by name, as they were where it comes from.
+    """
     vars(obj).update(state)
     torch: Any = sys.modules["torch"]
     device = state.get("device")
@@ -338,7 +375,15 @@ def _new(kind: Any) -> Any:  # noqa: ANN401 - a class, and what it makes
 
 
 def take_attributes(obj: Any, state: Mapping[str, Any]) -> None:  # noqa: ANN401 - the user's own
-    """Set attributes where they are kept, past what a class does when one is set."""
+    """Set attributes where they are kept, past what a class does when one is set.
+
+    Parameters
+    ----------
+    obj
+        What is to have them.
+    state
+        The attributes by name.
+    """
     vars(obj).update(state)
 
 
@@ -349,7 +394,15 @@ def _tracked(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 
 def take_tracked(obj: Any, state: tuple[Any, Any]) -> None:  # noqa: ANN401 - as above
-    """Fill a tracked list, dict or set; what is in it is tracked already."""
+    """Fill a tracked list, dict or set; what is in it is tracked already.
+
+    Parameters
+    ----------
+    obj
+        The list, dict or set.
+    state
+        A plain one with what is to be in it, and its tracker.
+    """
     items, tracker = state
     obj.tracker = None
     obj.clear()
@@ -364,13 +417,29 @@ def _tracker(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 
 def take_tracker(obj: Any, state: Mapping[str, Any]) -> None:  # noqa: ANN401 - of Keras
-    """Fill a tracker, and let it look into its lists, which may still be filled."""
+    """Fill a tracker, and let it look into its lists, which may still be filled.
+
+    Parameters
+    ----------
+    obj
+        The tracker.
+    state
+        Its attributes by name, without ``stored_ids``.
+    """
     vars(obj).update(state)
     obj.stored_ids = {name: Addresses(obj, name) for name in obj.config}
 
 
 class Addresses:
-    """The addresses of what a tracker keeps in one of its lists, as a set has them."""
+    """The addresses of what a tracker keeps in one of its lists, as a set has them.
+
+    Parameters
+    ----------
+    tracker
+        Keras's own.
+    name
+        Of the list, in the tracker's ``config``.
+    """
 
     def __init__(self, tracker: Any, name: str) -> None:  # noqa: ANN401 - of Keras
         self._of = tracker, name
@@ -387,7 +456,7 @@ class Addresses:
         return len(tracker.config[name][1])
 
     def add(self, address: int) -> None:
-        """Do nothing: what is in the list is in here."""
+        """Do nothing for `address`: what is in the list is in here."""
 
     remove = discard = add
 
@@ -503,7 +572,13 @@ def link_frames(objects: Iterable[object]) -> None:
 
 
 def shared_arrays(objects: Iterable[object]) -> Iterator[tuple[int, Any]]:
-    """Yield the ids of arrays that frames share until one is written to, each with its block."""
+    """Yield the ids of arrays that frames share until one is written to, each with its block.
+
+    Parameters
+    ----------
+    objects
+        Some are blocks of frames; the rest is passed over.
+    """
     pandas = sys.modules.get("pandas")
     if pandas is None or not _copies_on_write(pandas):
         return
@@ -521,7 +596,15 @@ def unshared(block: Any) -> Iterator[tuple[object, object]]:  # noqa: ANN401 - o
 
 
 def give_own(block: Any, owned: Mapping[int, tuple[object, object]]) -> None:  # noqa: ANN401 - anything
-    """Let a block hold what `unshared` made, by the ids of what it made it of."""
+    """Let a block hold what `unshared` made, by the ids of what it made it of.
+
+    Parameters
+    ----------
+    block
+        Of a frame; anything else is left as it is.
+    owned
+        An array as it was, and as `unshared` made it, by the id of the former.
+    """
     internals = getattr(sys.modules.get("pandas.core.internals"), "blocks", None)
     if internals is not None and issubclass(type(block), internals.Block):
         block.values = owned.get(id(block.values), (None, block.values))[1]
@@ -587,7 +670,7 @@ def _exception(obj: Any) -> Any:  # noqa: ANN401 - as pickle's reducers
 
 
 def make_exception(kind: Any, args: tuple[object, ...]) -> Any:  # noqa: ANN401 - a class of them
-    """Return an exception that is made as Python's own class above `kind` makes one."""
+    """Return an exception of `kind`, made of `args` as Python's own class above it does."""
     obj = kind.__new__(kind, *args)
     python = next(base for base in kind.__mro__ if not base.__flags__ & _OF_PYTHON)
     python.__init__(obj, *args)
@@ -595,7 +678,15 @@ def make_exception(kind: Any, args: tuple[object, ...]) -> Any:  # noqa: ANN401 
 
 
 def take_exception(obj: Any, state: tuple[Any, ...]) -> None:  # noqa: ANN401 - an exception
-    """Give an exception its arguments, attributes, cause and context."""
+    """Give an exception its arguments, attributes, cause and context.
+
+    Parameters
+    ----------
+    obj
+        The exception.
+    state
+        The arguments, the attributes by name, and cause, context and whether that is hidden.
+    """
     obj.args, attributes, (obj.__cause__, obj.__context__, suppressed) = state
     obj.__suppress_context__ = suppressed
     vars(obj).clear()

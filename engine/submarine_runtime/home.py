@@ -284,7 +284,7 @@ class Home:
                 self._memory[id(root)] = root, obj
 
     def view(self, obj: object) -> Any:  # noqa: ANN401 - as pickle's reducers
-        """Reduce an array that shares its memory with one that goes home, or is there."""
+        """Reduce `obj`, an array that shares its memory with one that goes home, or is there."""
         root = root_of(obj)
         if root is None or id(root) not in self._memory:
             return None
@@ -316,6 +316,11 @@ class Home:
         The frames are, in this order: of each file of values that changed, what of it had to be
         made anew; the new states; the attributes of the notebook's functions and classes; a frame
         for each name; the result.
+
+        Parameters
+        ----------
+        ending
+            How the code ended, and what it gave.
 
         Raises
         ------
@@ -360,6 +365,13 @@ class Home:
 
     def write_error(self, ending: Ending, results: str) -> dict[str, Any]:
         """Write what the code raised, and nothing else; as `write` does.
+
+        Parameters
+        ----------
+        ending
+            How the code ended, with what it raised.
+        results
+            The folder to write to.
 
         Raises
         ------
@@ -407,7 +419,7 @@ class Home:
         return name in self._defines and self.at_home(value)
 
     def at_home(self, value: object) -> bool:
-        """Return whether the notebook has this function or class under its own name."""
+        """Return whether the notebook has `value`, a function or class, under its own name."""
         if not (is_definition(value) and is_own(value)):
             return False
         first, *rest = str(value.__qualname__).split(".")  # type: ignore[attr-defined]
@@ -852,7 +864,7 @@ def _plain(container: Any) -> Any:  # noqa: ANN401 - a list, a dict or a set
 
 
 def place_of(obj: Any) -> tuple[Any, ...]:  # noqa: ANN401 - the user's own
-    """Return how far an iterator, or a file, has been read."""
+    """Return how far `obj`, an iterator or a file, has been read."""
     if type(obj).__name__ == "generator":
         frame = obj.gi_frame
         return ("over",) if frame is None else ("begun", frame.f_lasti)

@@ -29,7 +29,7 @@ _LIBRARY = f"{os.__file__.rpartition('/')[0]}/"
 
 
 def leave_out(names: Iterable[str]) -> None:
-    """Take modules for none of the job's: who forked it has loaded them for itself."""
+    """Take the modules `names` for none of the job's: who forked it has loaded them for itself."""
     _besides.update(names)
 
 
@@ -82,7 +82,7 @@ class _ImportRecorder:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a module is of the standard library or of a package, and none of the user's.
+    """Return whether the module `name` is of the standard library or a package, not the user's.
 
     Its outermost package says so; it need not be loaded.
     """

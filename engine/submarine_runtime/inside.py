@@ -182,7 +182,7 @@ class LocalListener:
         return connection
 
     def may(self, asked: Mapping[str, Any]) -> bool:  # noqa: ARG002 - as of one on the network
-        """Return whether a request is the owner's: no other has come so far."""
+        """Return whether the request `asked` is the owner's: no other has come so far."""
         return True
 
     def close(self) -> None:
@@ -230,7 +230,7 @@ class NetworkListener:
         return self._context.wrap_socket(connection, server_side=True)
 
     def may(self, asked: Mapping[str, Any]) -> bool:
-        """Return whether a request is of who can read what was told: its job's owner."""
+        """Return whether the request `asked` is of who can read what was told: its job's owner."""
         import hmac  # noqa: PLC0415 - loads all of OpenSSL, as TLS does
 
         return hmac.compare_digest(str(asked.get("id")).encode(), self._question.encode())
@@ -662,12 +662,19 @@ def _put(folder: str, name: str, told: bytes) -> None:
 
 
 def announcement(listener: Listener) -> bytes:
-    """Return the message that says where a server listens."""
+    """Return the message that says where `listener` listens."""
     return dumps({"version": VERSION, **listener.address()}).encode()
 
 
 def with_gpus(environment: Mapping[str, str], logs: str) -> dict[str, str]:
     """Return the environment of a container's task with the GPUs that the node has given it.
+
+    Parameters
+    ----------
+    environment
+        Variables by name; it stays as it is.
+    logs
+        The task's folder, in which it says what the node has given it.
 
     Raises
     ------

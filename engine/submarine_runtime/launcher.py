@@ -40,7 +40,13 @@ _INSIDE_ASKED = "inside-asked.json"
 
 
 def main(words: list[str]) -> int:
-    """Run the task that is this process's; 0 where its end is told, whatever it was."""
+    """Run the task that is this process's; 0 where its end is told, whatever it was.
+
+    Parameters
+    ----------
+    words
+        The folder that has the tasks' folders, and the tasks: this process runs one of them.
+    """
     root, *tasks = words
     # Those of one component of a heterogeneous job have consecutive numbers, from whichever on.
     task = tasks[int(os.environ.get("SLURM_PROCID", "0")) % len(tasks)]

@@ -64,7 +64,15 @@ def type_module(value: object) -> str:
 
 
 def is_data(name: str, value: object) -> bool:
-    """Return whether an attribute is data, neither code nor Python's own business."""
+    """Return whether an attribute is data, neither code nor Python's own business.
+
+    Parameters
+    ----------
+    name
+        The attribute's; empty for what stands under no name.
+    value
+        What it holds.
+    """
     if name.startswith(("__", "_abc_")):
         return False
     # Not isinstance: that asks a foreign object for its __class__, which may lie, or raise.
@@ -136,7 +144,7 @@ def loads(text: str) -> Any:  # noqa: ANN401 - as json has it
 
 
 def dumps(value: object) -> str:
-    """Return the JSON of dicts, lists, text, finite numbers, booleans and None."""
+    """Return the JSON of `value`: dicts, lists, text, finite numbers, booleans and None."""
     if isinstance(value, str):
         return encode_basestring_ascii(value)
     if isinstance(value, dict):

@@ -43,7 +43,13 @@ _FILE_TYPES = {0o100000, 0o010000, 0o140000}
 
 
 def leave(code: int) -> NoReturn:
-    """Write out what is buffered, run exit hooks within `PATIENCE`, end all others, and exit."""
+    """Write out what is buffered, run exit hooks within `PATIENCE`, end all others, and exit.
+
+    Parameters
+    ----------
+    code
+        What to exit with.
+    """
     doing = ["what the job's code has buffered took too long to be written out"]
     start_new_thread(_leave_late, (code, get_native_id(), doing))
     _flush()
@@ -71,7 +77,7 @@ def leave(code: int) -> NoReturn:
 
 
 def die_by(number: int) -> NoReturn:
-    """End all others and this process by a signal, as the process that it stands for did."""
+    """End all others and this process by the signal `number`, as the process it stands for did."""
     end_others()
     with suppress(OSError, ValueError):
         _signal.signal(number, _signal.SIG_DFL)
@@ -139,7 +145,7 @@ def note_files() -> None:
 
 
 def note_file(descriptor: int) -> None:
-    """Note that an open file is the runtime's, and none of the user's code."""
+    """Note that the open file `descriptor` is the runtime's, and none of the user's code."""
     _inherited.add(str(descriptor))
 
 
@@ -197,7 +203,13 @@ def _finalize() -> None:
 
 
 def end_others(spared: Iterable[int | None] = ()) -> None:
-    """Kill every process of this one's group; where it does not lead the group, its descendants."""
+    """Kill every process of this one's group; where it does not lead the group, its descendants.
+
+    Parameters
+    ----------
+    spared
+        Ids of processes that live on; None among them stands for no process.
+    """
     me = os.getpid()
     leads = os.getpgrp() == me
     until = time.monotonic() + _KILLING_TAKES

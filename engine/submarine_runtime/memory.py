@@ -72,7 +72,7 @@ def _pages(address: int, size: int) -> bytes:
 
 
 def say_the_same(left: memoryview, right: memoryview) -> bool:
-    """Return whether two blocks hold the same bytes."""
+    """Return whether the blocks `left` and `right` hold the same bytes."""
     return len(left) == right.nbytes and all(
         left[at : at + PIECE].tobytes() == right[at : at + PIECE].tobytes()
         for at in range(0, len(left), PIECE)
@@ -80,7 +80,7 @@ def say_the_same(left: memoryview, right: memoryview) -> bool:
 
 
 def is_the_same(left: memoryview, right: memoryview) -> bool:
-    """Return whether two views look at the very same memory."""
+    """Return whether the views `left` and `right` look at the very same memory."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or left.nbytes != right.nbytes:
         return False
@@ -88,7 +88,15 @@ def is_the_same(left: memoryview, right: memoryview) -> bool:
 
 
 def bytes_of(obj: Any, numpy: Any) -> Any:  # noqa: ANN401 - an array of numpy, or what has one
-    """Return the memory of an array or of a tensor's storage as bytes; None for all else."""
+    """Return the memory of an array or of a tensor's storage as bytes; None for all else.
+
+    Parameters
+    ----------
+    obj
+        Anything.
+    numpy
+        The module, which is loaded.
+    """
     if type(obj) is numpy.ndarray:
         plain = obj.flags.forc and not obj.dtype.hasobject
         return obj.reshape(-1, order="A").view("u1") if plain else None
@@ -105,7 +113,7 @@ def address_of(array: Any) -> int:  # noqa: ANN401 - an array of numpy
 
 
 def memory_of(obj: object) -> Iterator[object]:
-    """Yield what owns an array's memory."""
+    """Yield what owns the memory of the array `obj`; where that is a view, what owns its, too."""
     array = getattr(sys.modules.get("numpy"), "ndarray", ())
     while isinstance(obj, (array, memoryview)):
         obj = obj.obj if isinstance(obj, memoryview) else obj.base
@@ -134,7 +142,7 @@ def view_on(obj: Any, whole: Any) -> Any:  # noqa: ANN401 - arrays of numpy
 
 
 def mapped_blocks(path: str) -> Iterator[memoryview]:
-    """Yield the blocks of a file, mapped into memory: what is written to them stays here.
+    """Yield the blocks of the file `path`, mapped into memory: writing to them changes no file.
 
     The file begins with a line of their sizes; each block begins at a multiple of 64 bytes.
     """

@@ -180,7 +180,13 @@ class Processes:
         self._due = 0.0
 
     def scan(self, roots: Sequence[int]) -> None:
-        """Look at all where it is time for that, and this process may do so."""
+        """Look at all where it is time for that, and this process may do so.
+
+        Parameters
+        ----------
+        roots
+            The tasks' first processes; without any, nothing is looked at.
+        """
         self.all = {}
         if time.monotonic() < self._due or not roots:
             return
@@ -240,7 +246,13 @@ class Tree:
         return stat if stat is not None and stat.start == self._known[pid] else None
 
     def totals(self, found: dict[int, Stat]) -> dict[str, float]:
-        """Return seconds of processors and bytes of disks, with those of children that are gone."""
+        """Return seconds of processors and bytes of disks, with those of children that are gone.
+
+        Parameters
+        ----------
+        found
+            The task's processes by their ids, as of `find`.
+        """
         told = {
             "cpu": sum(stat.ticks for stat in found.values()) / _TICK,
             "read": 0.0,
@@ -260,6 +272,11 @@ class Tree:
 
         The kernel goes through all pages to tell what is shared (``Pss`` of proc(5)), so that is
         asked now and then, and as processes come and go, and taken for the same part meanwhile.
+
+        Parameters
+        ----------
+        found
+            The task's processes by their ids, as of `find`.
         """
         whole = sum(stat.memory for stat in found.values())
         if len(found) == 1:
@@ -282,7 +299,7 @@ def _proportional(pid: int, memory: int) -> int:
 
 
 def read_stat(pid: int) -> Stat | None:
-    """Return what ``/proc/PID/stat`` says of a process; None where it runs no more."""
+    """Return what ``/proc/PID/stat`` says of the process `pid`; None where it runs no more."""
     for line in _lines(f"/proc/{pid}/stat"):
         fields = line.rpartition(b")")[2].split()  # the name before it may hold anything
         if fields[0] in (b"Z", b"X"):

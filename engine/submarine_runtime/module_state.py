@@ -92,7 +92,17 @@ class ModuleStates:
                     self._said[id(part)] = said
 
     def forget(self, module: str, inner: str, names: Iterable[str]) -> None:
-        """Take what a module holds by some names for set since it was imported."""
+        """Take what a module holds by some names for set since it was imported.
+
+        Parameters
+        ----------
+        module
+            The module's name.
+        inner
+            The class in it whose names they are; empty for the module itself.
+        names
+            The names; those that were not noted are passed over.
+        """
         noted = self._before.get((module, inner), {})
         noted.update((name, _MISSING) for name in names if name in noted)
 
@@ -177,6 +187,15 @@ def parts_of(module: str, key: str, value: object) -> Iterator[tuple[tuple[Any, 
 
     The outer ones first, in an order that is the same in the notebook and in the job: lists, dicts,
     objects of classes of the module's package and what they hold, and all others as they are.
+
+    Parameters
+    ----------
+    module
+        The module's name.
+    key
+        The name that the module, or a class in it, has for the value.
+    value
+        What it holds by that name.
     """
     if not is_data(key, value):
         return

@@ -34,7 +34,13 @@ _old: list[Any] = []
 
 
 class Moments:
-    """Writes how long the logs were, as text is about to be added."""
+    """Writes how long the logs were, as text is about to be added.
+
+    Parameters
+    ----------
+    folder
+        The task's.
+    """
 
     def __init__(self, folder: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

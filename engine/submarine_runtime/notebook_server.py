@@ -78,7 +78,15 @@ def private_folder() -> Path:
 
 
 def write_private(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON that this user alone can read; whoever sees the file sees all of it."""
+    """Write JSON that this user alone can read; whoever sees the file sees all of it.
+
+    Parameters
+    ----------
+    path
+        The file; one that is there is replaced.
+    content
+        What is written, by name.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.unlink(missing_ok=True)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -284,7 +292,7 @@ class IdleLimit:
         self._said, self._left = False, limit
 
     def note_unused(self, unused: float) -> str | None:
-        """Note for how many seconds it was not used; return what to tell the user.
+        """Note that it was not used for `unused` seconds; return what to tell the user.
 
         Returns
         -------
@@ -323,7 +331,7 @@ class IdleLimit:
 
 
 def words(seconds: float) -> str:
-    """Return a length of time as people say it: in minutes from one on, to the nearest."""
+    """Return `seconds` as people say a length of time: in minutes from one on, to the nearest."""
     whole = max(0, round(seconds))
     if whole < 60:  # noqa: PLR2004 - a minute
         return f"{whole} s"
@@ -355,7 +363,7 @@ def let_pages_lie_below(settings: dict[str, Any]) -> None:
 
 
 def prefix_of(handler: Any) -> str:  # noqa: ANN401 - Jupyter's
-    """Return the path that a proxy has for this server; empty where there is none."""
+    """Return the path that a proxy has for this server by `handler`'s request; empty for none."""
     import re  # noqa: PLC0415 - as Jupyter
 
     prefix = str(handler.request.headers.get("X-Forwarded-Prefix", ""))
@@ -367,6 +375,13 @@ def below_prefix(handler: Any, config: dict[str, Any]) -> dict[str, Any]:  # noq
     """Return a page's configuration with its addresses below the path that a proxy has for it.
 
     The proxy shows the token itself, so the page needs none, and no address of it has one.
+
+    Parameters
+    ----------
+    handler
+        Jupyter's, of the page's request.
+    config
+        The page's, by name; it stays as it is.
     """
     prefix = prefix_of(handler)
     if not prefix:

@@ -43,6 +43,12 @@ class Outcome:
 
     Parameters
     ----------
+    folder
+        The task's.
+    bundle
+        The folder of the bundle that runs.
+    results
+        The name of the folder for values, in the task's.
     key
         File with the key that outcome and results are marked with, see `sealing`; empty for none.
 
@@ -66,7 +72,13 @@ class Outcome:
                 raise
 
     def write(self, ending: Ending) -> int:
-        """Write results and outcome; return the exit code, 1 where something could not be kept."""
+        """Write results and outcome; return the exit code, 1 where something could not be kept.
+
+        Parameters
+        ----------
+        ending
+            How the code ended, and what it gave.
+        """
         try:
             told = self._tell(ending)
         except BaseException as error:  # noqa: BLE001 - what is written raises what it likes

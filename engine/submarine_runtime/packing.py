@@ -24,6 +24,10 @@ def pack(source: str, stem: str, mode: int) -> dict[str, Any]:
 
     Parameters
     ----------
+    source
+        The folder.
+    stem
+        The path of each piece without its number.
     mode
         Of the pieces.
 

@@ -43,6 +43,8 @@ def begin(folder: str, keep: Callable[[FrameType], None], *, shell: bool = False
 
     Parameters
     ----------
+    folder
+        Where `ASKED` is: the task's own; on YARN the container's.
     keep
         Writes what the frames of the main thread held.
     shell

@@ -145,7 +145,7 @@ class _Lease:
 
 
 def runs(folder: str) -> bool:
-    """Return whether a task has begun and not ended, as its lock says; True before it has begun."""
+    """Return whether the task of `folder` has not ended, as its lock says; True until it begins."""
     try:
         descriptor = os.open(f"{folder}/{BEGUN}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -245,7 +245,17 @@ class Environment:
         return {"there": False, "have": size, "works": works, "failed": failed}
 
     def take(self, body: bytes, sha256: str, at: int) -> dict[str, Any]:
-        """Write a piece of a layer's archive."""
+        """Write a piece of a layer's archive.
+
+        Parameters
+        ----------
+        body
+            The piece.
+        sha256
+            Of the whole archive.
+        at
+            Where in the archive the piece begins; what is there from that byte on is cut off.
+        """
         descriptor = os.open(self._archive(sha256), os.O_WRONLY | os.O_CREAT, 0o600)
         with open(descriptor, "wb") as file:
             file.truncate(at)
@@ -254,7 +264,13 @@ class Environment:
         return {}
 
     def unpack(self, folder: str, key: str, sha256: str) -> dict[str, Any]:
-        """Begin to unpack a layer whose archive is here; `look` tells how that goes."""
+        """Begin to unpack a layer whose archive is here; `look` tells how that goes.
+
+        Parameters
+        ----------
+        folder, key, sha256
+            As of `look`.
+        """
         if self._working is None or not self._working.is_alive():
             self._working = threading.Thread(
                 target=self._unpack, args=(folder, key, sha256), daemon=True
@@ -263,7 +279,7 @@ class Environment:
         return {}
 
     def check(self, python: str) -> dict[str, Any]:
-        """Tell which Python a program of the environment is, or why it is none here."""
+        """Tell which Python `python`, a program of the environment, is, or why it is none here."""
         words = [python, "-c", "import sys; print('.'.join(map(str, sys.version_info[:3])))"]
         try:
             done = subprocess.run(  # noqa: S603 - our driver's own
@@ -343,7 +359,15 @@ class Server:
         self._events_due = 0.0
 
     def serve(self, source: BinaryIO, target: BinaryIO) -> None:
-        """Answer questions until the driver is gone."""
+        """Answer questions until the driver is gone.
+
+        Parameters
+        ----------
+        source
+            Where the questions come from.
+        target
+            Where the answers go: a line of JSON each, and so many bytes as that says.
+        """
         while line := source.readline():
             asked = json.loads(line)
             body = source.read(asked.pop("size"))
@@ -370,7 +394,7 @@ class Server:
         return {"version": VERSION, "python": python, "ready": ready, "machine": machine}
 
     def do_choose(self, _body: bytes, volumes: list[str]) -> dict[str, Any]:
-        """Choose where the layers of an environment are kept."""
+        """Choose which of `volumes` keeps the layers of an environment."""
         return self._environment.choose(volumes)
 
     def do_look(self, _body: bytes, **layer: str) -> dict[str, Any]:
@@ -378,7 +402,13 @@ class Server:
         return self._environment.look(**layer)
 
     def do_piece(self, body: bytes, sha256: str, at: int) -> dict[str, Any]:
-        """Write a piece of a layer's archive."""
+        """Write a piece of a layer's archive.
+
+        Parameters
+        ----------
+        body, sha256, at
+            As of `Environment.take`.
+        """
         return self._environment.take(body, sha256, at)
 
     def do_unpack(self, _body: bytes, **layer: str) -> dict[str, Any]:
@@ -386,11 +416,11 @@ class Server:
         return self._environment.unpack(**layer)
 
     def do_check(self, _body: bytes, python: str) -> dict[str, Any]:
-        """Tell which Python a program of the environment is."""
+        """Tell which Python `python`, a program of the environment, is."""
         return self._environment.check(python)
 
     def do_bring(self, body: bytes, at: int) -> dict[str, Any]:
-        """Write a piece of the archive of the job's files."""
+        """Write `body`, a piece of the archive of the job's files, at byte `at` of it."""
         flags = os.O_WRONLY | os.O_CREAT | (0 if at else os.O_TRUNC)
         descriptor = os.open(f"{self._root}/{_ARCHIVE}", flags, 0o600)
         with open(descriptor, "wb") as file:
@@ -461,7 +491,17 @@ class Server:
         return {"sizes": [len(piece) for piece in found]}, b"".join(found)
 
     def do_read(self, _body: bytes, name: str, at: int, most: int) -> tuple[dict[str, Any], bytes]:
-        """Return a piece of a file, and how large that is."""
+        """Return a piece of a file, and how large that is.
+
+        Parameters
+        ----------
+        name
+            The file's, in the task's folder.
+        at
+            The byte from which on.
+        most
+            How many bytes at most; never more than `MOST`.
+        """
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(f"{self._folder}/{name}", flags)
         try:
@@ -471,7 +511,15 @@ class Server:
             os.close(descriptor)
 
     def do_say(self, body: bytes, sizes: dict[str, int]) -> tuple[dict[str, Any], bytes]:
-        """Bring the task messages, and return its own."""
+        """Bring the task messages, and return its own.
+
+        Parameters
+        ----------
+        body
+            The messages, one after the other.
+        sizes
+            How many bytes each has, by its name, in the same order.
+        """
         self._see_runtime()
         from submarine_runtime.messages import exchange  # noqa: PLC0415 - it came later
 
@@ -483,7 +531,13 @@ class Server:
         return {"sizes": {name: len(data) for name, data in said.items()}}, b"".join(said.values())
 
     def do_signal(self, body: bytes) -> dict[str, Any]:
-        """Ask the task to end, or kill it: `submarine_runtime.launcher` has the words."""
+        """Ask the task to end, or kill it: `submarine_runtime.launcher` has the words.
+
+        Parameters
+        ----------
+        body
+            ``TERM`` or ``KILL``, as a line.
+        """
         with open(f"{self._folder}/asked-to-end", "ab") as file:
             file.write(body)
         return {}
@@ -535,7 +589,14 @@ def _bring_input(server: socket.socket) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Keep a task's files, serve them, or lead to the server beside the task."""
+    """Keep a task's files, serve them, or lead to the server beside the task.
+
+    Parameters
+    ----------
+    words
+        ``keep``, ``serve`` or ``reach``; the root and the task; for ``keep`` its three times, in
+        seconds.
+    """
     os.umask(0o077)
     what, root, task = words[:3]
     if what == "keep":

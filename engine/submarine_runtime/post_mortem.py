@@ -146,7 +146,23 @@ def tensor(  # noqa: PLR0913, PLR0917 - in pickles
     grad: bool,  # noqa: FBT001 - in pickles
     parameter: bool,  # noqa: FBT001 - likewise
 ) -> Any:  # noqa: ANN401 - of torch
-    """Make a tensor on the CPU; an array of numpy, or a `Shown`, where torch is not installed."""
+    """Make a tensor on the CPU; a `Shown` where torch is not installed.
+
+    Parameters
+    ----------
+    data
+        The memory of its numbers; empty where it has none.
+    dtype
+        As torch's module has it, such as ``float32``.
+    shape
+        Its sizes.
+    device
+        Where it was; it is only told where torch is not installed.
+    grad
+        Whether it asked for a gradient.
+    parameter
+        Whether it was a ``Parameter``.
+    """
     from importlib import import_module  # noqa: PLC0415 - where frames are looked at
 
     try:
@@ -217,7 +233,7 @@ class StandIn:
 
 
 def stand_in(place: str, name: str) -> type:
-    """Return the class that stands for one that is not here."""
+    """Return the class that stands for `name` of the module `place`, which is not here."""
     if (place, name) not in _stand_ins:
         kind = type(name.rpartition(".")[2], (StandIn,), {"__module__": place})
         kind.__qualname__ = name
@@ -226,7 +242,15 @@ def stand_in(place: str, name: str) -> type:
 
 
 def lean_repr(value: object, longest: int = 200) -> str:
-    """Return a short `repr`, whatever that of the value does."""
+    """Return a short `repr`, whatever that of the value does.
+
+    Parameters
+    ----------
+    value
+        Anything.
+    longest
+        Characters of a text, or of what is no container; ten times as many of all.
+    """
     import reprlib  # noqa: PLC0415 - where something is shown alone
 
     shower: Any = reprlib.Repr()
@@ -293,7 +317,7 @@ _SINGLE = (type(...), type(NotImplemented))
 
 
 def type_module_of(kind: type) -> str:
-    """Return the module of a class, whatever its metaclass does."""
+    """Return the module of the class `kind`, whatever its metaclass does."""
     with suppress(BaseException):
         return str(kind.__module__)
     return "?"
@@ -546,6 +570,11 @@ def stack_of(told: BaseException | FrameType) -> list[tuple[FrameType, int]]:
     """Return the frames of an exception, or those that have led to a frame, outermost first.
 
     Without the runtime's own, which stand before the user's.
+
+    Parameters
+    ----------
+    told
+        The exception or the frame.
     """
     stack = []
     if isinstance(told, BaseException):
@@ -753,6 +782,8 @@ def keep(  # noqa: PLR0913 - what it takes, each by its name
 
     Parameters
     ----------
+    told
+        The exception or the frame.
     bundle
         The folder of the bundle that ran.
     secrets

@@ -63,7 +63,7 @@ def recognise(text: str, epoch: tuple[int, int] | None = None) -> tuple[float, s
 
 
 def last_epoch(text: str) -> tuple[int, int] | None:
-    """Return the last ``Epoch I/N`` of a log's end."""
+    """Return the last ``Epoch I/N`` of `text`, the end of a log; None where it has none."""
     return _heading(_lines(text[-_LONGEST:]))
 
 

@@ -100,7 +100,13 @@ class Relay:
         self._next = time.monotonic() + self._every
 
     def carry(self, otherwise: float) -> float:
-        """Bring a worker its calls; return after how many seconds to look again."""
+        """Bring a worker its calls; return after how many seconds to look again.
+
+        Parameters
+        ----------
+        otherwise
+            The seconds for a task that is no worker.
+        """
         if not self._calls:
             return otherwise
         self._rest = min(_LATEST, self._rest * _LONGER)

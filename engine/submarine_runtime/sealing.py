@@ -64,6 +64,11 @@ def attempt_key(key: bytes, job_id: str, task: str, container: str) -> bytes:
 
     So what another task of the job has left, or an earlier attempt of this one, is as foreign here
     as what another job has.
+
+    Parameters
+    ----------
+    job_id, task, container
+        What the container runs, and its id on the cluster.
     """
     parts = [part.encode() for part in (job_id, task, container)]
     told = b"".join(b"%d\n%b" % (len(part), part) for part in parts)
@@ -71,7 +76,7 @@ def attempt_key(key: bytes, job_id: str, task: str, container: str) -> bytes:
 
 
 def mark(name: str, pieces: Iterable[bytes], key: bytes) -> str:
-    """Return what proves that who has `key` has written this content to the file `name`."""
+    """Return what proves that who has `key` has written all `pieces` to the file `name`."""
     made = marker(name, key)
     for piece in pieces:
         made.update(piece)
@@ -79,7 +84,13 @@ def mark(name: str, pieces: Iterable[bytes], key: bytes) -> str:
 
 
 def marker(name: str, key: bytes) -> Any:  # noqa: ANN401 - as `hashlib` has them
-    """Return the hash that `mark` makes of the content that it is updated with."""
+    """Return the hash that `mark` makes of the content that it is updated with.
+
+    Parameters
+    ----------
+    name, key
+        As of `mark`.
+    """
     made = blake2b(digest_size=_MARK, key=_purpose(key, b"result"))
     made.update(b"%d\n%b" % (len(name.encode()), name.encode()))
     return made

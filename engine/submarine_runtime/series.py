@@ -108,7 +108,7 @@ def parse(content: bytes) -> list[Row]:
 
 
 def as_written(content: bytes) -> list[Row]:
-    """Return the rows in the order in which they were written, also by a clock that went back."""
+    """Return the rows of `content` in the order they were written in, also by a clock set back."""
     decode = standard("json", sys.path[0]).loads  # of thousands it takes a third of `lean.loads`
     rows = []
     for line in content.split(b"\n"):

@@ -60,14 +60,20 @@ class Settings:
 
 
 def read(module: Any) -> dict[str, Any]:  # noqa: ANN401 - a module
-    """Return what a library is set to; nothing where its version has it otherwise."""
+    """Return what the library `module` is set to; nothing where its version has it otherwise."""
     with suppress(Exception):
         return SOURCES[module.__name__][0](module)
     return {}
 
 
 def put(name: str, changes: dict[str, Any]) -> None:
-    """Set for the library `name` what was set in a job, as far as it can be here."""
+    """Set for the library `name` what was set in a job, as far as it can be here.
+
+    Parameters
+    ----------
+    changes
+        By option, as of `Settings.changed`; some may be taken out of it.
+    """
     if name not in SOURCES:
         return
     import warnings  # noqa: PLC0415 - only at home

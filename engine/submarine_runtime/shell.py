@@ -28,7 +28,15 @@ _made: list[Any] = []
 
 
 def offer(module: ModuleType, frames: DisplayWriter, *, notebook: bool) -> None:
-    """Have ``InteractiveShell`` of IPython's own `module` give our shell, made when asked for."""
+    """Have ``InteractiveShell`` of IPython's own `module` give our shell, made when asked for.
+
+    Parameters
+    ----------
+    frames
+        Where it writes what is displayed.
+    notebook
+        Whether the shell is to look like a notebook's: libraries ask for that.
+    """
     base = module.InteractiveShell
     instance, initialized = base.instance.__func__, base.initialized.__func__
 
@@ -161,7 +169,15 @@ def end_cell() -> None:
 
 
 def show_outputs(module: ModuleType, frames: DisplayWriter) -> None:
-    """Let what is shown in an ``Output`` of ipywidgets be the state of its display, as for rich."""
+    """Let what is shown in an ``Output`` of ipywidgets be the state of its display, as for rich.
+
+    Parameters
+    ----------
+    module
+        That of ipywidgets which has ``Output``.
+    frames
+        Where the displays are written.
+    """
     output = module.Output
     enter, leave = output.__enter__, output.__exit__
 

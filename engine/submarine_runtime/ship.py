@@ -72,7 +72,7 @@ class WebFolder:
         self._write("PUT", name, "op=CREATE&overwrite=true&permission=600", data)
 
     def append(self, name: str, data: bytes) -> None:
-        """Add to the end of a file.
+        """Add `data` to the end of the file `name`.
 
         Raises
         ------
@@ -83,6 +83,11 @@ class WebFolder:
 
     def replace(self, name: str, data: bytes | BufferedReader) -> None:
         """Write a file as `create`, so that readers see all of it, or what was there before.
+
+        Parameters
+        ----------
+        name, data
+            As of `create`.
 
         Raises
         ------
@@ -384,7 +389,7 @@ class EventShip:
         return not any(more)
 
     def finish(self, seconds: float) -> None:
-        """Bring the rest of a task that is over, and say so; give up after a while."""
+        """Bring the rest of a task that is over, and say so; give up after `seconds`."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with suppress(OSError):

@@ -43,6 +43,15 @@ def key(job_id: str, container: str, name: str = "") -> str:
     """Return where a message of a container is in the store; all of a container's without a name.
 
     By the container, not by the task: what one that was given back has said is not its successor's.
+
+    Parameters
+    ----------
+    job_id
+        Whose container it is.
+    container
+        Its id on YARN.
+    name
+        The message's.
     """
     return f"{PREFIX}/{job_id}/{container}/{name}"
 
@@ -71,16 +80,16 @@ class Store:
         self._connection: _Connection | None = None
 
     def say(self, name: str, data: bytes) -> None:
-        """Put a message into the store."""
+        """Put `data` into the store as the message `name`."""
         where = key(self._job_id, self._container, name).encode()
         self._call(_PUT, _field(1, where) + _field(2, data))
 
     def hear(self, name: str) -> bytes | None:
-        """Get a message from the store."""
+        """Get the message `name` from the store; None where it has none."""
         return self._call_for_value(_GET, name)
 
     def take(self, name: str) -> bytes | None:
-        """Get a message and take it out, so that the next look finds what came since."""
+        """Get the message `name` and take it out, so that the next look finds what came since."""
         return self._call_for_value(_TAKE, name, _ITEMS)
 
     def names(self) -> set[str]:

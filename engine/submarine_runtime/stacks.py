@@ -212,7 +212,13 @@ def _plain(text: str) -> str:
 
 
 def forget_last(folder: str) -> None:
-    """Empty the last answer, before somebody asks anew; OSError where there is none yet."""
+    """Empty the last answer, before somebody asks anew; OSError where there is none yet.
+
+    Parameters
+    ----------
+    folder
+        The one that `begin` was given.
+    """
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     answer = os.open(f"{folder}/{STACKS}", flags)
     try:
@@ -222,7 +228,13 @@ def forget_last(folder: str) -> None:
 
 
 def has_answered(folder: str) -> bool:
-    """Return whether something is told since the last question; OSError where none was asked."""
+    """Return whether something is told since the last question; OSError where none was asked.
+
+    Parameters
+    ----------
+    folder
+        The one that `begin` was given.
+    """
     return os.stat(f"{folder}/{STACKS}", follow_symlinks=False).st_size > 0  # noqa: PTH116 - pathlib is slow
 
 
@@ -276,5 +288,13 @@ def _moved(pid: int) -> int:
 
 
 def with_use(seconds: float, moved: int, told: bytes) -> bytes:
-    """Return an answer with the line that says what the task has used, as `used` has it."""
+    """Return an answer with the line that says what the task has used, as `used` has it.
+
+    Parameters
+    ----------
+    seconds, moved
+        How long processors have worked, and the bytes that were read and written.
+    told
+        The answer without that line.
+    """
     return b"%b%.2f io %d\n%b" % (CPU, seconds, moved, told)

@@ -44,7 +44,17 @@ def frame_table(frame: Any) -> dict[str, Any]:  # noqa: ANN401 - pandas' own
 def table(
     columns: Sequence[object], rows: Iterable[Sequence[object]], total: int | None = None
 ) -> dict[str, Any]:
-    """Return rows below their headings, all as text."""
+    """Return rows below their headings, all as text.
+
+    Parameters
+    ----------
+    columns
+        The headings.
+    rows
+        The rows to show, each with a value for each heading.
+    total
+        How many rows there are; unless given, those that are shown.
+    """
     texts = [[str(value) for value in row] for row in rows]
     return {"columns": list(map(str, columns)), "rows": texts, "total": total or len(texts)}
 

@@ -58,6 +58,10 @@ class Running:
         Which call it is.
     attempt
         The how manieth try it is.
+    tell
+        Brings the bytes of a frame to the controller.
+    calls
+        Reads what the controller says from the call's beginning on.
     """
 
     def __init__(

@@ -95,7 +95,15 @@ class ProcessTitle:
         return start + at, text.index(b"\0", at + 1) - at - 1
 
     def become(self, job_id: str, task: str, arguments: list[str]) -> None:
-        """Show the process as one of a job's task, started with these arguments."""
+        """Show the process as one of a job's task, started with these arguments.
+
+        Parameters
+        ----------
+        job_id, task
+            Shown as ``SUBMARINE_JOB_ID`` and ``SUBMARINE_TASK``.
+        arguments
+            Shown as the command line, where that has room for them.
+        """
         _write(self._room, f"SUBMARINE_JOB_ID={job_id}\0SUBMARINE_TASK={task}".encode())
         _write(self._driver, f"{DRIVER}=0".encode())
         line = b"\0".join(os.fsencode(argument) for argument in arguments)
@@ -120,7 +128,13 @@ def die_with_parent(parent: int) -> bool:
 
 
 def set_environment(late: Mapping[str, str]) -> None:
-    """Give the process those variables of `LATE` that its job has."""
+    """Give the process those variables of `LATE` that its job has.
+
+    Parameters
+    ----------
+    late
+        Values by name; one of another name is passed over.
+    """
     for name in LATE:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in late.items() if name in LATE})

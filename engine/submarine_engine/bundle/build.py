@@ -322,6 +322,8 @@ def build(
         The cells that were executed, in that order, without `main`.
     namespace
         The notebook's variables as they are now.
+    options
+        What else it goes by, such as the limit of values, the notebook's folder, and who is told.
     outputs
         Names of the script that are wanted back besides its result: they have to be defined.
 

@@ -453,7 +453,7 @@ class Loading:
 
     @classmethod
     def among(cls, loads: Collection[Load], taken: Collection[str]) -> Loading:
-        """Choose the names; `taken` holds those of the script."""
+        """Choose the names for the files `loads`; `taken` holds those of the script."""
         return cls(
             refers=any(load.definitions or load.opaque for load in loads),
             spaces=any(load.spaces for load in loads),
@@ -499,7 +499,7 @@ class Loading:
         return source.splitlines()
 
     def line(self, load: Load) -> list[str]:
-        """Return the statement that loads a file."""
+        """Return the statement that loads the file of `load`, as lines."""
         names = ", ".join(load.names)
         line = f'{names} = {self.load}("{load.path}")'
         if len(line) <= LINE:

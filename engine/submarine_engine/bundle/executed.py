@@ -117,7 +117,7 @@ class Executed:
         self._undecorated: dict[Position, Statement] = {}
 
     def parsed(self, index: int) -> Parsed:
-        """Return the statements of a cell, whether they took effect or not."""
+        """Return the statements of the cell at `index`, whether they took effect or not."""
         return parse(self.cells[index].source)
 
     def statement(self, position: Position) -> Statement:
@@ -147,7 +147,7 @@ class Executed:
         return self.cells[position[0]]
 
     def effective(self, index: int) -> list[tuple[Position, Statement]]:
-        """Return those statements of a cell that took effect."""
+        """Return those statements of the cell at `index` that took effect."""
         executed = self.cells[index].executed
         statements = self.parsed(index).statements
         if self._leading is not None and index == len(self.cells) - 1:
@@ -166,7 +166,15 @@ class Executed:
         return self._last[key]
 
     def bindings(self, name: str, before: Position | None = None) -> Iterator[Position]:
-        """Yield the statements that bind or delete `name`, the last one first."""
+        """Yield the statements that bind or delete `name`, the last one first.
+
+        Parameters
+        ----------
+        name
+            The variable's.
+        before
+            Statements above this one alone; None for all.
+        """
         for index in reversed(self._cells_with(name)):
             if (before is None or index <= before[0]) and may_bind(self._sources[index], name):
                 for position, statement in reversed(self.effective(index)):
@@ -174,7 +182,15 @@ class Executed:
                         yield position
 
     def imports_below(self, name: str, before: Position | None = None) -> Iterator[Position]:
-        """Yield the statements that are ``import name.module``, the last one first."""
+        """Yield the statements that are ``import name.module``, the last one first.
+
+        Parameters
+        ----------
+        name
+            The package's, which they bind.
+        before
+            Statements above this one alone; None for all.
+        """
         dotted = re.compile(rf"import\b[^\n]*\b{name}\s*\.")
         for index in reversed(self._cells_with(name)):
             if not dotted.search(self._sources[index]):
@@ -185,7 +201,13 @@ class Executed:
                     yield position
 
     def stars(self, before: Position | None = None) -> Iterator[tuple[Position, str]]:
-        """Yield the star imports with their modules, the last one first."""
+        """Yield the star imports with their modules, the last one first.
+
+        Parameters
+        ----------
+        before
+            Statements above this one alone; None for all.
+        """
         if self._stars is None:
             self._stars = [i for i, source in enumerate(self._sources) if may_import_all(source)]
         for index in reversed(self._stars):
@@ -212,6 +234,13 @@ class Executed:
         Those are assignments to its attributes and items, ``setattr``, what it registers, and what
         a decorator adds to it (``@add_to_class(Net)``, ``@patch`` of fastcore); until the name is
         bound anew.
+
+        Parameters
+        ----------
+        name
+            The variable's.
+        after
+            The statement that gave it this meaning: later ones alone are looked at.
         """
         newer = [place for place in self.bindings(name) if place > after]
         until = min(newer, default=(len(self.cells), 0))
@@ -257,7 +286,15 @@ class Executed:
 
 
 def absolute(node: ast.ImportFrom, package: str) -> str:
-    """Return the module that an import is from."""
+    """Return the module that an import is from.
+
+    Parameters
+    ----------
+    node
+        The import.
+    package
+        What it is relative to where it begins with dots; empty for no package.
+    """
     if not node.level:
         return node.module or ""
     parents = package.split(".")[: 1 - node.level or None]
@@ -347,7 +384,19 @@ class Import:
 def imports_of(
     statement: Statement, position: Position, text: str, package: str = ""
 ) -> Iterator[Import]:
-    """Yield the imports of an import statement, whose last line is `text`."""
+    """Yield the imports of an import statement, whose last line is `text`.
+
+    Parameters
+    ----------
+    statement
+        An ``import``, or ``from … import``.
+    position
+        Its place, which each import keeps.
+    text
+        Its last line as it was typed, for the comment behind it.
+    package
+        What relative imports are relative to; empty for no package.
+    """
     node = statement.node
     assert isinstance(node, (ast.Import, ast.ImportFrom))  # noqa: S101 - for the type checker
     comment = text.encode()[node.end_col_offset or 0 :].decode().strip(" ;")

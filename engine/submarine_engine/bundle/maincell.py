@@ -43,7 +43,7 @@ Edit = tuple[int, int, int, str]
 
 
 def awaits(node: ast.stmt) -> bool:
-    """Return whether a statement of the outermost scope awaits there, as it runs."""
+    """Return whether the statement `node` of the outermost scope awaits there, as it runs."""
     waiting = (ast.Await, ast.AsyncFor, ast.AsyncWith)
     return any(
         isinstance(inner, waiting) or (isinstance(inner, ast.comprehension) and inner.is_async)
@@ -52,7 +52,7 @@ def awaits(node: ast.stmt) -> bool:
 
 
 def head(statements: Sequence[ast.stmt]) -> list[str]:
-    """Return the lines that begin the function."""
+    """Return the lines that begin the function; names that `statements` bind are global in it."""
     handled = (node for node in _same_scope(statements) if isinstance(node, ast.ExceptHandler))
     bound = {*bound_names(statements), *(node.name for node in handled if node.name)}
     lines = [f"async def {COROUTINE}():"]
@@ -95,6 +95,15 @@ def tail(last: ast.stmt, bound: set[str], asyncio: str) -> tuple[list[str], list
 
     What a cell's last statement assigns or merely shows is assigned where the script is run, too:
     by that a job knows the cell's value.
+
+    Parameters
+    ----------
+    last
+        The cell's last statement.
+    bound
+        The names that the function's statements bind.
+    asyncio
+        What that module is called in the script.
     """
     call = f"{asyncio}.run({COROUTINE}())"
     if isinstance(last, ast.Expr):
@@ -198,7 +207,7 @@ class MainCell:
         return self.parsed.statements[self.leading :]
 
     def reads(self, *, lazy: bool) -> Reads:
-        """Return what the rest reads."""
+        """Return what the rest reads; `lazy` as for `read_statements`."""
         return read_statements([statement.node for statement in self.rest], lazy=lazy)
 
     def block(self, lead: Lines, asyncio: str) -> Lines:
@@ -247,7 +256,7 @@ class MainCell:
         ]
 
     def comments(self, index: int) -> Lines:
-        """Return all the comments between a leading statement and the one before it.
+        """Return all the comments between the leading statement `index` and the one before it.
 
         Empty lines between them and the statement are kept.
         """
@@ -312,7 +321,15 @@ def check_syntax(cell: Cell, *, may_await: bool = False) -> None:
 
 
 def too_deep(cell: Cell, line: int = 0) -> CellSyntaxError:
-    """Return the error of a cell whose code is nested too deeply to be analysed."""
+    """Return the error of a cell whose code is nested too deeply to be analysed.
+
+    Parameters
+    ----------
+    cell
+        Which.
+    line
+        The line in it, from 1; 0 where that is not known.
+    """
     return CellSyntaxError(
         "the code is nested too deeply to be analysed",
         where=f"{cell.label}, line {line}" if line else cell.label,

@@ -209,7 +209,13 @@ class LoadedFile:
 
 
 def module_name(path: str) -> str:
-    """Return what a Python file beside the script is imported as; empty where it cannot be."""
+    """Return what a Python file beside the script is imported as; empty where it cannot be.
+
+    Parameters
+    ----------
+    path
+        Relative to the script's folder, with ``/`` between its steps.
+    """
     parts = path.removesuffix(".py").split("/")
     if parts[-1] == "__init__":
         parts.pop()

@@ -525,7 +525,13 @@ class Needs:
             self._resolve(self._todo.popleft())
 
     def shared(self, held: Sequence[ModuleValue]) -> list[ModuleValue]:
-        """Return what of all that modules hold is in a value that travels, but for what follows."""
+        """Return what of `held` is in a value that travels, but for what is followed already.
+
+        Parameters
+        ----------
+        held
+            All that modules beside the notebook hold and that can be changed in place.
+        """
         if not held:
             return []
         objects = self.capture.objects()
@@ -537,7 +543,7 @@ class Needs:
         ]
 
     def follow_modules(self, changes: Sequence[ModuleValue]) -> None:
-        """Take along what modules hold."""
+        """Take along the `changes`: what modules beside the notebook hold now."""
         for module, inner, key, value in changes:
             self._followed.add((module, inner, key))
             name = self._imported_as(module)
@@ -747,7 +753,7 @@ class Needs:
         return node.targets if isinstance(node, ast.Assign) else ()
 
     def keep(self, name: str, value: object) -> None:
-        """Take along a value that no cell has bound."""
+        """Take along `value`, which no cell has bound, by the name `name`."""
         self.refers[name] = self.capture.add(name, value)
         self.called[name] = self.capture.reads(name)
         self.kept[name] = ByValue(value, "")

@@ -102,7 +102,7 @@ class OwnModules:
 
 
 def set_in(root: Path) -> tuple[ModuleValue, ...]:
-    """Return what a program has set on the modules in its folder, as far as their files tell.
+    """Return what a program has set on modules in its folder `root`, as far as their files tell.
 
     That is what differs from a literal there, and what functions bind by ``global``.
     """
@@ -122,6 +122,10 @@ def doubt(module: ModuleType, states: ModuleStates, *, computed: bool) -> None:
 
     Parameters
     ----------
+    module
+        One of the notebook's own.
+    states
+        Notes of what modules hold, in which those names count as set since the import.
     computed
         Whether what a statement computes is treated so, too: calls may have changed it in place.
     """

@@ -111,7 +111,7 @@ class PartBook:
             self._given.pop(key, None)
 
     def remove(self, cell_id: str) -> None:
-        """Take back what the cell of that id gave."""
+        """Take back what the cell of the id `cell_id` gave."""
         self._given.pop(f"id {cell_id}", None)
 
     def has(self, path: str) -> bool:
@@ -119,7 +119,13 @@ class PartBook:
         return any(path == (title or MAIN) for title, _ in self._given.values())
 
     def keep(self, cell_ids: Collection[str]) -> None:
-        """Take back what other cells gave: they are not in the notebook any more."""
+        """Take back what other cells gave: they are not in the notebook any more.
+
+        Parameters
+        ----------
+        cell_ids
+            The ids of all its cells. What cells without an id gave stays.
+        """
         for key in list(self._given):
             if key.startswith("id ") and key[3:] not in cell_ids:
                 del self._given[key]
@@ -205,7 +211,15 @@ def check_part(script: Script, scripts: Mapping[str, Script], cells: Sequence[Ce
 
 
 def place(script: Script, line: int) -> str:
-    """Return cell and line that a line of a file comes from, in words."""
+    """Return cell and line that a line of a file comes from, in words.
+
+    Parameters
+    ----------
+    script
+        The file.
+    line
+        The line of it, from 1.
+    """
     for span in script.spans():
         if span.line <= line < span.line + span.count:
             return f"{span.cell}, line {span.cell_line + line - span.line}"

@@ -74,7 +74,7 @@ _KINDS: tuple[tuple[tuple[type, ...] | str, str, str], ...] = (
 
 
 def gpu_of(value: object) -> str | None:
-    """Return where an array lives that is not in the host's memory; None for all else.
+    """Return where the array `value` lives, if not in the host's memory; None for all else.
 
     Asks by name and attributes, so that no framework is imported for it.
     """
@@ -161,7 +161,7 @@ def refuse_value(name: str, value: object, cell: str, last: object, error: Excep
 
 
 def refuse_together(refused: Sequence[CannotTravelError]) -> CannotTravelError:
-    """Return one error for all of them, each with its place and its way out."""
+    """Return one error for all of `refused`, each with its place and its way out."""
     if len(refused) == 1:
         return refused[0]
     lines = [
@@ -460,7 +460,7 @@ class _Watching(ByValue):
 
 
 def patching(kind: type) -> Iterator[str]:
-    """Yield the modules that have added methods to a class, or to its bases, from outside.
+    """Yield the modules that have added methods to the class `kind`, or its bases, from outside.
 
     Such a module has the class among its names. Private ones are parts of a package, which knows
     when it has to import them; and what the notebook has added comes as its own statements.

@@ -420,7 +420,13 @@ _NOT_TYPED = (THE_CALL, IPYTHON_SYNTAX)
 
 
 class Script:
-    """A script that grows line by line, and knows where each line came from."""
+    """A script that grows line by line, and knows where each line came from.
+
+    Parameters
+    ----------
+    entry
+        The path that it will have in the bundle.
+    """
 
     def __init__(self, entry: str) -> None:
         self.entry = entry
@@ -441,7 +447,7 @@ class Script:
         self._lines += [(line, cell if number else None, number) for number, line in lines]
 
     def space(self, count: int) -> None:
-        """Add empty lines."""
+        """Add `count` empty lines."""
         self.own([""] * count)
 
     def section(self, title: str) -> bool:
@@ -500,6 +506,14 @@ def compose(
 
     Parameters
     ----------
+    plan
+        What it consists of, in its order.
+    executed
+        The statements that took effect; the last cell is the main one.
+    main
+        The main cell.
+    entry
+        The path that the script will have in the bundle.
     local
         Modules that lie beside the notebook, which are imported last.
     """

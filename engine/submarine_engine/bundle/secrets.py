@@ -88,12 +88,17 @@ def secret_texts(name: str, value: object) -> Iterator[str]:
     """Yield the secrets in a value that `is_secret`, as they would stand in a log.
 
     Of a sentence with a secret in it, that alone.
+
+    Parameters
+    ----------
+    name, value
+        As `is_secret` has them.
     """
     yield from _secret_texts(name, value, 0, _Environment())
 
 
 def shown(value: object) -> str:
-    """Return what people see of a secret: ``<secret, str, 37 chars>``."""
+    """Return what people see of the secret `value`: ``<secret, str, 37 chars>``."""
     if isinstance(value, str):
         return f"<secret, str, {len(value)} chars>"
     if isinstance(value, bytes):

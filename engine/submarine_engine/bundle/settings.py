@@ -106,7 +106,7 @@ _SOURCES = {
 
 
 def may_set(source: str) -> bool:
-    """Return whether it is worth to read what a cell says."""
+    """Return whether it is worth to read `source`, what a cell says, for settings."""
     return _WORDS.search(source) is not None
 
 
@@ -129,6 +129,11 @@ def target_of(node: ast.stmt) -> tuple[str, tuple[str, ...]] | None:
     """Return the name that a statement starts from, and the attributes it goes by; None if none.
 
     That is of ``plt.rcParams["…"] = …`` and of ``logging.getLogger("…").setLevel(…)``.
+
+    Parameters
+    ----------
+    node
+        Any statement; those that assign or call start from a name.
     """
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return _steps(node.value.func)
@@ -144,7 +149,13 @@ KEPT_APART = ("sys", "os", "builtins", "__main__")
 
 
 def attributes_set(node: ast.AST) -> Iterator[str]:
-    """Yield the attributes that code sets or deletes, as typed: ``np.flag``, by `setattr` too."""
+    """Yield the attributes that code sets or deletes, as typed: ``np.flag``, by `setattr` too.
+
+    Parameters
+    ----------
+    node
+        The code: one statement or several.
+    """
     for part in ast.walk(node):
         target: ast.expr | None = None
         if isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load):
@@ -182,7 +193,7 @@ def seeded(source: str) -> list[str]:
 
 
 def source_of(name: str) -> tuple[str, str, str]:
-    """Return the module of a random state, and its functions that get and set it."""
+    """Return the module of the random state `name`, and its functions that get and set it."""
     return _SOURCES[name]
 
 
@@ -193,6 +204,9 @@ def random_states(sources: Iterable[str], used: Collection[str]) -> dict[str, ob
     ----------
     sources
         What its cells say: numbers of a notebook that never seeds are nobody's to repeat.
+    used
+        Packages that the script or its values use. The states of others stay here, but for that of
+        Python's own ``random``.
     """
     sources = list(sources)
     every = any(_SEEDS_ALL.search(source) for source in sources)
@@ -235,6 +249,11 @@ def changed_environment(sources: Iterable[str]) -> dict[str, str]:
     """Return the variables of the environment that the notebook has set, but for secrets.
 
     Those that a cell names: libraries set others for this process alone.
+
+    Parameters
+    ----------
+    sources
+        What its cells say, see `sources_before`.
     """
     sources = [source for source in sources if "env" in source]
     if not sources:
@@ -265,7 +284,15 @@ _START = dict(os.environ)
 
 
 def added_paths(sources: Iterable[str], root: Path | None) -> list[str]:
-    """Return the entries of ``sys.path`` that the notebook has added, if its cells speak of it."""
+    """Return the entries of ``sys.path`` that the notebook has added, if its cells speak of it.
+
+    Parameters
+    ----------
+    sources
+        What its cells say, see `sources_before`.
+    root
+        The notebook's folder, which is no added one; None where there is none.
+    """
     if not any("sys.path" in source or "addsitedir" in source for source in sources):
         return []
     known = {*_default_paths(), *([str(root.resolve())] if root else []), ""}
@@ -304,7 +331,15 @@ def _pth(folder: Path) -> Iterator[str]:
 
 
 def head_lines(paths: Collection[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the lines that have to stand before the first import."""
+    """Return the lines that have to stand before the first import.
+
+    Parameters
+    ----------
+    paths
+        Folders that ``sys.path`` has besides.
+    environment
+        Variables of the environment that are set, by name.
+    """
     lines = [f"os.environ[{quoted(name)}] = {quoted(value)}" for name, value in environment.items()]
     lines += [f"sys.path.append({quoted(path)})" for path in paths]
     imports = ["import os"] if environment else []

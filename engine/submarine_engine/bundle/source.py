@@ -65,7 +65,7 @@ def literal(value: object, prefix: str = "") -> str | None:
 
 
 def in_order(items: Collection[object]) -> list[object]:
-    """Return the elements of a set in an order that depends on their values alone.
+    """Return `items`, the elements of a set, in an order that depends on their values alone.
 
     Elements without a literal keep the order that the set has them in.
     """
@@ -144,6 +144,8 @@ def quoted(value: str | bytes, quote: str | None = None) -> str:
 
     Parameters
     ----------
+    value
+        The text or bytes.
     quote
         The quote character; None for ``"``, or ``'`` where that needs fewer escapes.
     """
@@ -196,7 +198,7 @@ _SEMICOLON = re.compile(rb"\s*;\s*(#.*)?")
 
 
 def code_lines(source: str) -> list[str]:
-    """Split as Python does: not at the form feeds and separators that `str.splitlines` knows."""
+    """Split `source` as Python does, not at form feeds and separators as `str.splitlines` does."""
     return _NEWLINE.split(source)
 
 
@@ -206,6 +208,11 @@ def fixed_lines(source: str) -> frozenset[int]:
 
     Lines of docstrings are not among them: they are indented with their function, as everybody who
     moves one does, and are read without the indentation.
+
+    Parameters
+    ----------
+    source
+        Code that Python can parse.
     """
     inside: set[int] = set()
     starts: list[int] = []
@@ -226,7 +233,17 @@ def fixed_lines(source: str) -> frozenset[int]:
 
 
 def shifted(lines: Lines, by: int, fixed: Iterable[int]) -> Lines:
-    """Return `lines` moved to the right by `by` columns, or to the left where it is negative."""
+    """Return `lines` moved to the right by `by` columns, or to the left where it is negative.
+
+    Parameters
+    ----------
+    lines
+        Those of a cell.
+    by
+        How many columns.
+    fixed
+        The numbers of lines that stay as they are, see `fixed_lines`.
+    """
     moved = []
     for number, line in lines:
         if number in fixed or not line.strip():
@@ -260,7 +277,17 @@ def width(line: str) -> int:
 
 
 def outgrows(lines: Lines, by: int, fixed: Iterable[int]) -> bool:
-    """Return whether a formatter would break a line anew that moves to the right by `by`."""
+    """Return whether a formatter would break a line anew that moves to the right by `by`.
+
+    Parameters
+    ----------
+    lines
+        Those of a cell.
+    by
+        How many columns.
+    fixed
+        The numbers of lines that stay as they are, see `fixed_lines`.
+    """
     return any(
         LINE - by < width(line) <= LINE and number not in fixed and line.lstrip()[:1] != "#"
         for number, line in lines
@@ -268,7 +295,15 @@ def outgrows(lines: Lines, by: int, fixed: Iterable[int]) -> bool:
 
 
 def single_spaced(lines: Lines, fixed: Iterable[int]) -> Lines:
-    """Return `lines` with at most one empty line in a row, as inside a block."""
+    """Return `lines` with at most one empty line in a row, as inside a block.
+
+    Parameters
+    ----------
+    lines
+        Those of a cell.
+    fixed
+        The numbers of lines that stay although they are empty, see `fixed_lines`.
+    """
     kept: Lines = []
     for number, line in lines:
         if line.strip() or number in fixed or (kept and kept[-1][1].strip()):
@@ -280,7 +315,7 @@ def single_spaced(lines: Lines, fixed: Iterable[int]) -> Lines:
 
 
 def lambda_source(function: types.FunctionType) -> str | None:
-    """Return the source of a lambda as one expression on one line; None where it is not found.
+    """Return the source of the lambda `function` as one expression on one line; None if not found.
 
     It is looked for in the file or cell that it was compiled from, as tracebacks do, and has to
     compile to the same code.
@@ -344,7 +379,7 @@ def bound_names(statements: Iterable[ast.AST]) -> dict[str, Kind]:
 
 
 def parameters(arguments: ast.arguments) -> Iterator[str]:
-    """Yield the names of a function's parameters."""
+    """Yield the names of a function's parameters, which `arguments` declares."""
     for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs):
         yield from (argument.arg for argument in group)
     for argument in (arguments.vararg, arguments.kwarg):
@@ -395,7 +430,7 @@ def _own(node: ast.AST) -> Iterator[tuple[str, Kind]]:
 
 
 def imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the names that an import statement binds, but for those of a star."""
+    """Return the names that the import statement `node` binds, but for those of a star."""
     if isinstance(node, ast.Import):
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     if node.module == "__future__":

@@ -50,7 +50,7 @@ class NotConstantError(ValueError):
 
 
 def assigned_names(node: ast.stmt) -> list[str] | None:
-    """Return the names that a plain assignment binds, in order; None for all else."""
+    """Return the names that `node` binds, in order, if it is a plain assignment; None if not."""
     targets: list[ast.expr]
     if isinstance(node, ast.AnnAssign) and node.value:
         targets = [node.target]
@@ -65,6 +65,13 @@ def assigned_names(node: ast.stmt) -> list[str] | None:
 
 def constant(node: ast.stmt, name: str) -> object:
     """Return the value that a plain assignment of a literal, maybe one of several, gives `name`.
+
+    Parameters
+    ----------
+    node
+        The statement.
+    name
+        The variable's.
 
     Raises
     ------
@@ -86,7 +93,7 @@ def constant(node: ast.stmt, name: str) -> object:
 
 
 def is_constant(node: ast.stmt, name: str) -> bool:
-    """Return whether `constant` has an answer."""
+    """Return whether `constant` has an answer for the statement `node` and `name`."""
     try:
         constant(node, name)
     except NotConstantError:
@@ -95,7 +102,7 @@ def is_constant(node: ast.stmt, name: str) -> bool:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Return whether an expression is a literal, or numbers calculated from some."""
+    """Return whether the expression `node` is a literal, or numbers calculated from some."""
     try:
         _evaluate(node)
     except (ArithmeticError, TypeError, ValueError, RecursionError):
@@ -124,7 +131,13 @@ def _calculated(
 
 
 def same(left: object, right: object) -> bool:
-    """Return whether two values of builtin types are alike in type, content and order."""
+    """Return whether two values of builtin types are alike in type, content and order.
+
+    Parameters
+    ----------
+    left, right
+        Any values; those of other types are never alike.
+    """
     if type(left) is not type(right):
         return False
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
@@ -260,6 +273,8 @@ def has_begun(value: object, *, touched: bool) -> bool:
 
     Parameters
     ----------
+    value
+        An iterator or a file; all else has not begun.
     touched
         Whether other statements have used it, or are in a function that does.
     """
@@ -278,7 +293,13 @@ def has_begun(value: object, *, touched: bool) -> bool:
 
 
 def place_of(value: object) -> int | None:
-    """Return where a file is to be read on from; 0 for all that has no place, None if unknown."""
+    """Return where a file is to be read on from; 0 for all that has no place, None if unknown.
+
+    Parameters
+    ----------
+    value
+        Anything: what is no file has no place.
+    """
     if not isinstance(value, io.IOBase) or value in (sys.stdout, sys.stderr, sys.stdin):
         return 0
     try:
@@ -349,7 +370,15 @@ def attributes(value: object, node: ast.stmt) -> Iterator[tuple[str, object, boo
 
 
 def remembers(value: object, node: ast.stmt) -> bool:
-    """Return whether a decorator of the notebook's has made a function that its calls change."""
+    """Return whether a decorator of the notebook's has made a function that its calls change.
+
+    Parameters
+    ----------
+    value
+        What the name means now.
+    node
+        The statement that defines it.
+    """
     decorated = isinstance(node, FUNCTIONS) and node.decorator_list
     return bool(decorated) and any(_state_of(value, set()))
 

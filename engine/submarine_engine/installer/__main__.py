@@ -19,7 +19,14 @@ from submarine_engine.installer.kubernetes.programs import (
 
 
 def main(words: list[str]) -> int:
-    """Find Java, fetch the jars, or build a Kubernetes; 1 where that cannot be, said by name."""
+    """Find Java, fetch the jars, or build a Kubernetes; 1 where that cannot be, said by name.
+
+    Parameters
+    ----------
+    words
+        What stands behind the module's name: nothing for Java and the jars; ``kubernetes``, and
+        versions of it, the default one where there is none.
+    """
     try:
         match words:
             case []:

@@ -202,6 +202,9 @@ class HadoopCluster(OwnCluster):
 
         Parameters
         ----------
+        wanted
+            What is asked for; what it leaves open, all where it is None, is as in the cluster that
+            is there, and as usual in a new one.
         report
             Is told in words what goes on.
         timeout
@@ -258,7 +261,7 @@ class HadoopCluster(OwnCluster):
         return ended or (missing_parts(plan, self.layout) and missing_parts(plan, self.layout))
 
     def daemon(self, name: str) -> Daemon:
-        """Return one daemon, to kill it or start it.
+        """Return the daemon `name`, to kill it or start it.
 
         Raises
         ------
@@ -286,6 +289,11 @@ class HadoopCluster(OwnCluster):
 
     def wait_ready(self, timeout: float = READY_IN) -> None:
         """Wait until a job could run, after daemons were started one by one.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait.
 
         Raises
         ------

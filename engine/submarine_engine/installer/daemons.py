@@ -39,12 +39,20 @@ KDC, KDC_PROGRAM = "kdc", "krb5kdc"
 
 
 def marks(layout: Layout, daemon: str) -> list[str]:
-    """Return the arguments by which a daemon is known."""
+    """Return the arguments by which a daemon is known.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
+    daemon
+        Its name; empty for what stands before each name.
+    """
     return [f"-Dsubmarine.cluster={layout.root}", f"-Dsubmarine.daemon={daemon}"]
 
 
 def find_daemons(layout: Layout) -> dict[str, int]:
-    """Return the pids of a cluster's daemons by name."""
+    """Return the pids of the daemons of the cluster in `layout`, by name."""
     found = {}
     for pid in own_pids():
         if name := _daemon_name(pid, layout):
@@ -77,6 +85,11 @@ def end_containers(layout: Layout) -> None:
     """Kill what NodeManagers of the cluster have started, and wait until it is gone.
 
     The daemons are gone by now; a container may start more processes while it is looked at.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
 
     Raises
     ------
@@ -161,6 +174,8 @@ def strings_of(pid: int, file: str) -> list[str]:
 
     Parameters
     ----------
+    pid
+        The process's.
     file
         Of its folder in ``/proc``: ``cmdline``, ``environ``.
     """
@@ -201,6 +216,10 @@ class Daemon:
     name
         ``resourcemanager``, ``namenode``, ``datanode``, ``nodemanager-N``, or ``kdc`` of a secure
         cluster.
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
     """
 
     def __init__(self, name: str, plan: ClusterPlan, layout: Layout) -> None:
@@ -249,6 +268,13 @@ class Daemon:
 
     def run(self, *arguments: str, wait: bool = False) -> None:
         """Run its class with `arguments`, in a session of its own unless waited for.
+
+        Parameters
+        ----------
+        *arguments
+            Words for its class; the KDC has none.
+        wait
+            Whether to return at its end alone; not for the KDC.
 
         Raises
         ------
@@ -310,14 +336,28 @@ class Daemon:
 
 
 def daemon_names(plan: ClusterPlan) -> list[str]:
-    """Return the names of a cluster's daemons, in the order of their start."""
+    """Return the names of a cluster's daemons, in the order in which they are shown.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    """
     hdfs = ["namenode", "datanode"] if plan.hdfs else []
     kdc = [KDC] if plan.secure else []
     return [*kdc, "resourcemanager", *hdfs, *(f"nodemanager-{n}" for n in range(plan.nodes))]
 
 
 def daemon_environment(plan: ClusterPlan, layout: Layout) -> dict[str, str]:
-    """Return the environment that daemons run in."""
+    """Return the environment that daemons run in.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+    """
     kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
     return {**kept, **cluster_environment(plan, layout, kept)}
 
@@ -382,7 +422,15 @@ _NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, KerberosE
 
 
 def missing_parts(plan: ClusterPlan, layout: Layout) -> list[str]:
-    """Return what is still missing before a job could run, in words; empty when it could."""
+    """Return what is still missing before a job could run, in words; empty when it could.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+    """
     if plan.secure and not realm.kdc_answers(plan):
         return ["the kdc does not answer"]
     asked = _DaemonClient(layout if plan.secure else None)
@@ -503,6 +551,10 @@ class Starter:
 
     Parameters
     ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
     timeout
         Seconds that all of it may take.
     """
@@ -517,6 +569,11 @@ class Starter:
         """Start daemons, all at once: the configuration lets them look for each other often.
 
         Those of HDFS come last, since the file system may have to be made first.
+
+        Parameters
+        ----------
+        names
+            Daemons that do not run.
         """
         if KDC in names:
             realm.make_realm(self._plan, self._layout)

@@ -165,7 +165,15 @@ _FOREIGN = (
 
 
 def jars_folder(environment: Mapping[str, str] | None = None, pom: Path = POM) -> Path:
-    """Return where the jars of a pom are kept, by its folder's name and its hash, there or not."""
+    """Return where the jars of a pom are kept, by its folder's name and its hash, there or not.
+
+    Parameters
+    ----------
+    environment
+        Says where caches are; that of this process unless given.
+    pom
+        Hadoop's unless given.
+    """
     return (
         cache_folder(environment)
         / pom.parent.name

@@ -31,7 +31,13 @@ ClusterT = TypeVar("ClusterT", bound="MarkedCluster[Any]")
 
 
 class MarkedCluster(OwnCluster, Generic[PlanT]):
-    """A cluster of one's own whose processes have its mark in their environment."""
+    """A cluster of one's own whose processes have its mark in their environment.
+
+    Parameters
+    ----------
+    home, name
+        As `OwnCluster` has them.
+    """
 
     mark: ClassVar[str]
     """The variable that has the cluster's folder."""

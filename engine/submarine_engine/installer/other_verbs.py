@@ -72,7 +72,17 @@ def _kind_of(name: str | None) -> str:
 
 
 def up(cluster: OtherCluster, command: Command, output: Output) -> int:
-    """Start it; return when a job could run."""
+    """Start it; return when a job could run.
+
+    Parameters
+    ----------
+    cluster
+        Which.
+    command
+        The verb, with the nodes, GPUs and version that are asked for.
+    output
+        Where it is told, in words or as JSON.
+    """
     given = command.values
     nodes, gpus = given.get("nodes"), given.get("gpus")
     plan: SlurmPlan | KubernetesPlan
@@ -111,7 +121,15 @@ def others(name: str) -> str:
 
 
 def env(cluster: OtherCluster, output: Output) -> int:
-    """Write what to set, for ``eval``."""
+    """Write what to set, for ``eval``.
+
+    Parameters
+    ----------
+    cluster
+        Which.
+    output
+        Where it is written, in words or as JSON.
+    """
     if output.json:
         output.data(cluster.environment())
     else:
@@ -120,7 +138,15 @@ def env(cluster: OtherCluster, output: Output) -> int:
 
 
 def exports(environment: Mapping[str, str], programs: Path) -> str:
-    """Return lines for a shell; what it has in its PATH stays there, after a cluster's programs."""
+    """Return lines for a shell; what it has in its PATH stays there, after a cluster's programs.
+
+    Parameters
+    ----------
+    environment
+        The variables by name; what PATH has among them does not matter.
+    programs
+        The folder of the cluster's programs.
+    """
     lines = []
     for name, value in environment.items():
         if name == "PATH":
@@ -131,7 +157,15 @@ def exports(environment: Mapping[str, str], programs: Path) -> str:
 
 
 def status(cluster: OtherCluster, output: Output) -> int:
-    """Show the daemons, and whether a job could run."""
+    """Show the daemons, and whether a job could run.
+
+    Parameters
+    ----------
+    cluster
+        Which.
+    output
+        Where it is written, in words or as JSON.
+    """
     daemons, problems, plan = cluster.daemons(), cluster.problems(), cluster.plan
     if plan is None:
         problems = [f"there is no cluster {cluster.name!r}"]

@@ -65,6 +65,8 @@ def choose_gpus(count: int | None, nodes: int, found: Sequence[Card], port: int)
     ----------
     count
         GPUs of each node; None shares out what is there, and declares four where nothing is.
+    nodes
+        How many there are.
     found
         The machine's own, see `find_gpus`.
     port
@@ -78,7 +80,15 @@ def choose_gpus(count: int | None, nodes: int, found: Sequence[Card], port: int)
 
 
 def declared_gpus(count: int, port: int) -> tuple[Card, ...]:
-    """Return GPUs that are only said to be there; no two clusters of a machine have the same."""
+    """Return GPUs that are only said to be there; no two clusters of a machine have the same.
+
+    Parameters
+    ----------
+    count
+        How many, on all nodes together.
+    port
+        The cluster's first, by which they are told from other clusters'.
+    """
     return tuple(Card("Declared GPU", f"GPU-{port:08x}-{n:04x}", n, 16_384) for n in range(count))
 
 
@@ -119,7 +129,7 @@ def _text(value: str | bytes) -> str:
 
 
 def gpus_xml(cards: Sequence[Card]) -> str:
-    """Return what a NodeManager understands (``GpuDeviceInformationParser`` of Hadoop 3)."""
+    """Return `cards` as a NodeManager reads them (``GpuDeviceInformationParser`` of Hadoop 3)."""
     rows = [
         _CARD.format(
             number=number, name=escape(card.name), uuid=escape(card.uuid), minor=card.minor,
@@ -195,19 +205,25 @@ class Layout:
         return self.logs / f"{daemon}.log"
 
     def node_conf(self, number: int) -> Path:
-        """Return the folder with the configuration that only one NodeManager reads."""
+        """Return the folder of the configuration that only NodeManager `number`, from 0, reads."""
         return self.root / "nodes" / str(number)
 
     def node_gpus(self, number: int) -> Path:
-        """Return the file that tells one NodeManager of its GPUs."""
+        """Return the file that tells NodeManager `number`, from 0, of its GPUs."""
         return self.node_conf(number) / "gpus.xml"
 
     def gpu_program(self, number: int) -> Path:
-        """Return the program by which it asks; NodeManagers insist on the name."""
+        """Return the program by which it asks; NodeManagers insist on the name.
+
+        Parameters
+        ----------
+        number
+            The node's, from 0.
+        """
         return self.node_conf(number) / "bin" / "nvidia-smi"
 
     def node_data(self, number: int) -> Path:
-        """Return the folder of one NodeManager's containers, logs and recovery."""
+        """Return the folder of containers, logs and recovery of NodeManager `number`, from 0."""
         return self.data / f"nodemanager-{number}"
 
     def folders(self) -> tuple[Path, ...]:
@@ -424,7 +440,7 @@ class ClusterPlan:
         return Wanted(self.gpus, self.nodes, self.hdfs, self.secure or None)
 
     def differs(self, wanted: Wanted) -> str:
-        """Return what was asked for and is otherwise here; empty where nothing is."""
+        """Return what of `wanted` is otherwise here, as it is here; empty where nothing is."""
         pairs = (
             (wanted.nodes, self.nodes, f"--nodes {self.nodes}"),
             (wanted.gpus, self.gpus, f"--gpus {self.gpus}"),
@@ -434,7 +450,15 @@ class ClusterPlan:
         return " ".join(told for asked, here, told in pairs if asked not in (None, here))
 
     def node_port(self, number: int, place: int) -> int:
-        """Return a port of a NodeManager: 0 its address, 1 its pages, 2 localizer, 3 collector."""
+        """Return a port of a NodeManager: 0 its address, 1 its pages, 2 localizer, 3 collector.
+
+        Parameters
+        ----------
+        number
+            The node's, from 0.
+        place
+            Which of its ports.
+        """
         return self.port + _NODES_BEGIN + number * _PORTS_A_NODE + place
 
     @property
@@ -469,7 +493,7 @@ class ClusterPlan:
         return f"{self.scheme}://{self.host}:{self.port + 8}"
 
     def node_web(self, number: int) -> str:
-        """Address of a NodeManager's pages and REST interface."""
+        """Return the address of the pages and REST interface of NodeManager `number`, from 0."""
         return f"{self.scheme}://{self.host}:{self.node_port(number, 1)}"
 
     @property
@@ -493,6 +517,11 @@ def read_plan(layout: Layout) -> ClusterPlan | None:
     """Return the plan of a cluster; None where there is none that can be used.
 
     The file is written before a daemon starts: where it is not whole, nothing worth keeping is.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
 
     Raises
     ------

@@ -71,27 +71,27 @@ _KDC_CONF = """\
 
 
 def config(layout: Layout) -> Path:
-    """Return the cluster's ``krb5.conf``."""
+    """Return the path of the cluster's ``krb5.conf`` in `layout`."""
     return layout.kerberos / "krb5.conf"
 
 
 def keytab(layout: Layout, user: str) -> Path:
-    """Return the keytab of a user, or of all services (``services``)."""
+    """Return the keytab in `layout` of `user`, or of all services (``services``)."""
     return layout.kerberos / "keytabs" / f"{user}.keytab"
 
 
 def pid_file(layout: Layout) -> Path:
-    """Return the file by which the KDC's process is known: it stands among its arguments."""
+    """Return the file in `layout` by which the KDC is known: it stands among its arguments."""
     return layout.kerberos / "kdc.pid"
 
 
 def users(plan: ClusterPlan) -> tuple[str, ...]:
-    """Return who has a keytab, a home in HDFS, and may run jobs."""
+    """Return who has a keytab, a home in HDFS, and may run jobs: the user of `plan` first."""
     return tuple(dict.fromkeys((plan.user, *OTHERS)))
 
 
 def environment(layout: Layout) -> dict[str, str]:
-    """Return what lets programs of MIT Kerberos find the realm, and the user's ticket in it."""
+    """Return what lets MIT Kerberos' programs find the realm in `layout`, and the user's ticket."""
     return {
         kerberos.CONFIG: str(config(layout)),
         kerberos.CACHE: f"FILE:{layout.kerberos / 'tickets'}",
@@ -99,17 +99,31 @@ def environment(layout: Layout) -> dict[str, str]:
 
 
 def java_flags(layout: Layout) -> list[str]:
-    """Return what lets a Java find the realm: it does not read ``KRB5_CONFIG``."""
+    """Return what lets a Java find the realm in `layout`: it does not read ``KRB5_CONFIG``."""
     return [f"-Djava.security.krb5.conf={config(layout)}"]
 
 
 def native_flags(layout: Layout) -> list[str]:
-    """Return what lets a NodeManager read a log as its owner's: that takes Hadoop's own library."""
+    """Return what lets a NodeManager read a log as its owner's: that takes Hadoop's own library.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
+    """
     return [f"-Djava.library.path={layout.kerberos / 'native'}"]
 
 
 def secure_sites(plan: ClusterPlan, layout: Layout) -> dict[str, dict[str, str]]:
-    """Return what a secure cluster's properties have beside a plain one's, by file."""
+    """Return what a secure cluster's properties have beside a plain one's, by file.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+    """
     keys = str(keytab(layout, "services"))
     return {
         "core-site.xml": _core(plan, layout, keys),
@@ -206,6 +220,13 @@ def check_programs() -> None:
 def write_config(plan: ClusterPlan, layout: Layout) -> None:
     """Write what says where the realm is, and unpack Hadoop's native library.
 
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+
     Raises
     ------
     OSError
@@ -228,6 +249,13 @@ def write_config(plan: ClusterPlan, layout: Layout) -> None:
 
 def make_realm(plan: ClusterPlan, layout: Layout) -> None:
     """Make the principals and their keytabs, where they are not made yet; half made, anew.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
 
     Raises
     ------
@@ -260,12 +288,12 @@ def make_realm(plan: ClusterPlan, layout: Layout) -> None:
 
 
 def kdc_command(layout: Layout) -> list[str]:
-    """Return the command of the KDC; it stays in the foreground."""
+    """Return the command of the KDC in `layout`; it stays in the foreground."""
     return [str(_program("krb5kdc")), "-n", "-r", REALM, "-P", str(pid_file(layout))]
 
 
 def kdc_environment(layout: Layout) -> dict[str, str]:
-    """Return what the KDC's own programs read."""
+    """Return what the KDC's own programs read, to find its files in `layout`."""
     return {
         kerberos.CONFIG: str(config(layout)),
         "KRB5_KDC_PROFILE": str(layout.kerberos / "kdc.conf"),
@@ -273,14 +301,14 @@ def kdc_environment(layout: Layout) -> dict[str, str]:
 
 
 def kdc_answers(plan: ClusterPlan) -> bool:
-    """Whether somebody listens where the KDC does."""
+    """Return whether somebody listens where the KDC of the cluster of `plan` does."""
     with closing(socket.socket()) as way:
         way.settimeout(1)  # on loopback: who listens is connected to at once
         return way.connect_ex(("127.0.0.1", plan.port + _PORT)) == 0
 
 
 def wait_for_kdc(plan: ClusterPlan, until: float) -> bool:
-    """Wait until the KDC answers or the monotonic time `until`; whether it does.
+    """Wait until the KDC of `plan` answers or the monotonic time `until`; whether it does.
 
     Daemons that find no KDC end by themselves.
     """
@@ -294,6 +322,13 @@ def wait_for_kdc(plan: ClusterPlan, until: float) -> bool:
 def take_ticket(plan: ClusterPlan, layout: Layout) -> None:
     """Get a new ticket for the user who runs the cluster, where programs look for it.
 
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+
     Raises
     ------
     ClusterError
@@ -305,6 +340,11 @@ def take_ticket(plan: ClusterPlan, layout: Layout) -> None:
 
 def header(layout: Layout) -> str:
     """Return what lets the NameNode's own principal ask a daemon's pages once.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
 
     Raises
     ------

@@ -44,7 +44,15 @@ log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 
 
 def shared_sites(plan: ClusterPlan, layout: Layout) -> dict[str, dict[str, str]]:
-    """Return the files of the folder that ``HADOOP_CONF_DIR`` names: properties by file."""
+    """Return the files of the folder that ``HADOOP_CONF_DIR`` names: properties by file.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+    """
     sites = {
         "core-site.xml": _core(plan, layout),
         "hdfs-site.xml": _hdfs(plan, layout),
@@ -281,7 +289,15 @@ exec {java} -cp {classes} "$@"
 
 
 def programs(plan: ClusterPlan, layout: Layout) -> dict[Path, str]:
-    """Return the text of each program by path."""
+    """Return the text of each program by path.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+    """
     found = {layout.bin / name: _script(name, plan, layout) for name in COMMANDS}
     for number in range(plan.nodes):
         told = shlex.quote(str(layout.node_gpus(number)))
@@ -326,6 +342,13 @@ def _script(name: str, plan: ClusterPlan, layout: Layout) -> str:
 def write_files(plan: ClusterPlan, layout: Layout) -> None:
     """Write the plan first, then configuration and programs; what was half written is whole then.
 
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+
     Raises
     ------
     OSError
@@ -358,6 +381,11 @@ def write_files(plan: ClusterPlan, layout: Layout) -> None:
 
 def remove_files(layout: Layout) -> None:
     """Remove everything of a cluster but its lock, whatever a job has made of its folders' modes.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
 
     Raises
     ------

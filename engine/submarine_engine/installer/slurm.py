@@ -77,7 +77,13 @@ class SlurmPlan:
 
 
 class SlurmCluster(MarkedCluster[SlurmPlan]):
-    """A Slurm of one's own on this machine, see `OwnCluster`."""
+    """A Slurm of one's own on this machine, see `OwnCluster`.
+
+    Parameters
+    ----------
+    home, name
+        As `OwnCluster` has them; the path of the folder has to be short enough for sockets.
+    """
 
     kind = SLURM_NAME
     mark = _MARK

@@ -31,7 +31,13 @@ _STORE = "PKCS12"
 
 
 def ca(layout: Layout) -> Path:
-    """Return the authority's certificate (PEM); it is written last, and there when all is."""
+    """Return the authority's certificate (PEM); it is written last, and there when all is.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
+    """
     return layout.tls / "ca.pem"
 
 
@@ -59,6 +65,11 @@ def make(layout: Layout) -> None:
     """Make the authority, the certificate and Java's stores of both, unless they are there.
 
     Those that are there stay: jobs that run trust them.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
 
     Raises
     ------
@@ -91,6 +102,11 @@ def make(layout: Layout) -> None:
 def server_site(layout: Layout) -> dict[str, str]:
     """Return ``ssl-server.xml``, which daemons alone read: there is a password in it.
 
+    Parameters
+    ----------
+    layout
+        The cluster's files.
+
     Raises
     ------
     OSError
@@ -106,7 +122,13 @@ def server_site(layout: Layout) -> dict[str, str]:
 
 
 def sites(layout: Layout) -> dict[str, dict[str, str]]:
-    """Return what daemons and Hadoop's clients have to know of ``https``, by file."""
+    """Return what daemons and Hadoop's clients have to know of ``https``, by file.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
+    """
     return {
         "core-site.xml": {CA_PROPERTY: str(ca(layout))},
         "hdfs-site.xml": {"dfs.http.policy": "HTTPS_ONLY"},
@@ -120,6 +142,11 @@ def sites(layout: Layout) -> dict[str, dict[str, str]]:
 
 def context(layout: Layout) -> ssl.SSLContext:
     """Return what the cluster's pages are checked with.
+
+    Parameters
+    ----------
+    layout
+        The cluster's files.
 
     Raises
     ------

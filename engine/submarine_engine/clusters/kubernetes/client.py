@@ -276,6 +276,13 @@ class Kubernetes:
     def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
         """Create a pod, or see whether that could be; return it as the server has it.
 
+        Parameters
+        ----------
+        manifest
+            The pod's, as `manifests` makes it.
+        dry_run
+            Whether the server only says if it would take it.
+
         Raises
         ------
         TakenError
@@ -338,6 +345,13 @@ class Kubernetes:
 
     def open(self, pod: str, container: str, command: Sequence[str]) -> Any:  # noqa: ANN401 - untyped
         """Begin a program in a pod; return the WebSocket of its input and output.
+
+        Parameters
+        ----------
+        pod, container
+            The names of the pod, and of the container that it runs in.
+        command
+            The program and its arguments; no shell reads them.
 
         Raises
         ------

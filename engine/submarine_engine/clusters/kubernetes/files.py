@@ -120,6 +120,11 @@ class PodFiles:
     def bring(self, archive: bytes) -> None:
         """Bring the job's files, and let the task begin.
 
+        Parameters
+        ----------
+        archive
+            The files, as `pack` makes it.
+
         Raises
         ------
         SubmissionError
@@ -144,7 +149,17 @@ class PodFiles:
         return found, told.get("alive") is not False
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return a piece of a file, as `LogSource.read`."""
+        """Return a piece of a file, as `LogSource.read`.
+
+        Parameters
+        ----------
+        name
+            The file's, in the task's folder.
+        offset
+            The byte to begin at.
+        limit
+            How many bytes at most.
+        """
         told, data = self._ask("read", name=name, at=offset, most=limit)
         if "error" in told:
             raise LogsGoneError(f"{name} of {self._name}: {str(told.get('why'))[:100]}")
@@ -193,7 +208,7 @@ class PodFiles:
         return found
 
     def signal(self, word: str) -> None:
-        """Ask the task to end (``TERM``), or kill it (``KILL``)."""
+        """Ask the task to end (`word` is ``TERM``), or kill it (``KILL``)."""
         self._ask("signal", f"{word}\n".encode())
 
     def end(self) -> None:
@@ -416,7 +431,17 @@ class PodSource:
         self._is_let_go = ended or gone
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return at most `limit` bytes of a file from `offset` on, see `FolderSource.read`."""
+        """Return at most `limit` bytes of a file from `offset` on, see `FolderSource.read`.
+
+        Parameters
+        ----------
+        name
+            One of `sizes`.
+        offset
+            In bytes; what comes before it has been read.
+        limit
+            In bytes.
+        """
         if self.is_home:
             return self._home.read(name, offset, limit)
         self._copied[name] = offset  # what comes before is in the driver's own copy
@@ -477,7 +502,15 @@ class EndedSource:
         return {EXIT: len(self._said)}
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Return a piece of it, see `FolderSource.read`."""
+        """Return at most `limit` bytes of it from `offset` on, see `FolderSource.read`.
+
+        Parameters
+        ----------
+        name
+            `EXIT`: there is no other.
+        offset, limit
+            In bytes.
+        """
         if name != EXIT:
             raise LogsGoneError(f"{name} of {self.container} is with the job")
         return self._said[offset : offset + limit]

@@ -91,7 +91,7 @@ def chosen(spec: JobSpec, name: str) -> str | None:
 
 
 def gpu_resource(spec: JobSpec) -> str:
-    """Return what the cluster calls the GPUs that a job asks for."""
+    """Return what the cluster calls the GPUs that the job `spec` asks for."""
     return chosen(spec, "gpu_resource") or "nvidia.com/gpu"
 
 
@@ -110,7 +110,12 @@ def image_of(spec: JobSpec, clusters: str | None = None) -> str:
 
 
 def node_labels(spec: JobSpec | None = None) -> dict[str, str]:
-    """Return the labels that the nodes of a job must have; of all jobs unless one is given.
+    """Return the labels that the nodes of a job must have.
+
+    Parameters
+    ----------
+    spec
+        The job; None for the labels that the setting has for all jobs.
 
     Raises
     ------
@@ -124,6 +129,13 @@ def node_labels(spec: JobSpec | None = None) -> dict[str, str]:
 
 def read_pairs(text: str | None, option: str) -> dict[str, str]:
     """Read ``KEY=VALUE,KEY=VALUE``.
+
+    Parameters
+    ----------
+    text
+        What somebody wrote; None or empty for no pair.
+    option
+        The name of the option that it is the value of, for the error.
 
     Raises
     ------
@@ -144,7 +156,13 @@ def read_pairs(text: str | None, option: str) -> dict[str, str]:
 
 
 def read_tolerations(text: str | None) -> list[dict[str, str]]:
-    """Read ``KEY[=VALUE][:EFFECT],…``; raises as `read_pairs`."""
+    """Read ``KEY[=VALUE][:EFFECT],…``; raises as `read_pairs`.
+
+    Parameters
+    ----------
+    text
+        What somebody wrote; None or empty for none.
+    """
     found = []
     for part in _parts(text):
         label, _, effect = part.partition(":")
@@ -163,7 +181,13 @@ def read_tolerations(text: str | None) -> list[dict[str, str]]:
 
 
 def read_volumes(text: str | None) -> dict[str, str]:
-    """Read ``CLAIM:/PATH,…``: the claims of volumes by where pods see them; as `read_pairs`."""
+    """Read ``CLAIM:/PATH,…``: the claims of volumes by where pods see them; as `read_pairs`.
+
+    Parameters
+    ----------
+    text
+        What somebody wrote; None or empty for none.
+    """
     found = {}
     for part in _parts(text):
         claim, colon, path = part.partition(":")

@@ -25,5 +25,11 @@ def pods_of(paths: JobPaths) -> dict[str, str]:
 
 
 def python_of(paths: JobPaths) -> str:
-    """Return which interpreter a job's pods have, see `KubernetesBackend.prepare`."""
+    """Return which interpreter a job's pods have, see `KubernetesBackend.prepare`.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    """
     return str((read_json(paths.root / "launch.json") or {}).get("python"))

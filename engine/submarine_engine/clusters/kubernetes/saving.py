@@ -49,7 +49,17 @@ class PodHook:
         return next((task for task in tasks if self._note(task) is not None), None)
 
     def ask(self, task: str, folder: Path, until: float) -> None:
-        """Have its files written there, packed, and brought here."""
+        """Have its files written there, packed, and brought here.
+
+        Parameters
+        ----------
+        task
+            Whose function.
+        folder
+            Where to, on this machine.
+        until
+            When patience with the function ends, on the monotonic clock.
+        """
         note = saving.wait_for(self._asked, task, lambda: self._note(task), until, folder)
         wanted = {f"save.{number:04d}": size for number, size in enumerate(note.pieces)}
         try:

@@ -88,7 +88,7 @@ class Pod(NamedTuple):
 
     @classmethod
     def read(cls, told: Answer) -> Pod:
-        """Read an item of a list."""
+        """Read `told`, an item of the API's list of pods."""
         phase = str(told.get("status", {}).get("phase") or "")
         return cls(told["metadata"]["name"], phase, str(told["spec"].get("nodeName") or ""), told)
 
@@ -135,7 +135,7 @@ class Pod(NamedTuple):
         return next((one for one in true if one.get("type") == kind), None)
 
     def container(self, name: str) -> tuple[str, Mapping[str, Any]]:
-        """Return the state of one of its containers and what belongs to that; "" for none yet."""
+        """Return the state of its container `name` and what belongs to that; "" for none yet."""
         for one in self.told.get("status", {}).get("containerStatuses") or []:
             if one.get("name") == name:
                 for state, more in (one.get("state") or {}).items():
@@ -207,7 +207,7 @@ class Node(NamedTuple):
 
     @classmethod
     def read(cls, told: Answer) -> Node:
-        """Read an item of a list."""
+        """Read `told`, an item of the API's list of nodes."""
         conditions = told.get("status", {}).get("conditions") or []
         ready = any(o.get("type") == "Ready" and o.get("status") == "True" for o in conditions)
         labels = told["metadata"].get("labels") or {}
@@ -225,7 +225,13 @@ class Node(NamedTuple):
 
 
 def read_amounts(told: Mapping[str, Any]) -> dict[str, Decimal]:
-    """Return quantities as numbers; what is none is left out."""
+    """Return quantities as numbers; what is none is left out.
+
+    Parameters
+    ----------
+    told
+        By resource, as Kubernetes writes them: ``500m``, ``2Gi``.
+    """
     found = {}
     for name, text in told.items():
         with suppress(ValueError, ArithmeticError):

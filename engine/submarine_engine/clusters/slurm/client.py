@@ -290,6 +290,8 @@ class Slurm:
         ----------
         arguments
             Of ``sbatch``.
+        script
+            Its text.
         keep
             A descriptor that is open as long as ``sbatch`` runs, though this process may be gone.
 
@@ -316,7 +318,7 @@ class Slurm:
 
         Parameters
         ----------
-        arguments
+        arguments, script
             As `submit` has them.
         """
         self._run(["sbatch", "--test-only", *arguments], script=script, patience=PATIENCE)
@@ -401,7 +403,7 @@ class Slurm:
             return ""
 
     def cancel(self, number: int) -> None:
-        """End a job at once; nothing where it is over. Raises as `jobs`."""
+        """End the job `number` at once; nothing where it is over. Raises as `jobs`."""
         self._run(["scancel", "--signal=KILL", "--full", str(number)], may_fail=True)
         self._run(["scancel", "--quiet", str(number)])
 

@@ -56,7 +56,7 @@ class Told:
         return self._named.get(name, [])
 
     def before(self, job: SlurmJob) -> int:
-        """Return how many jobs of its partition Slurm would begin earlier than this one."""
+        """Return how many jobs of its partition Slurm would begin earlier than `job`."""
         return bisect_left(self._places.get(job.partition, []), (-job.priority, job.leader))
 
 
@@ -91,7 +91,7 @@ class SlurmState:
         self._free: tuple[Told, list[Node], dict[str, int]] | None = None  # of which answers
 
     def place(self, job_id: str, attempt: int) -> Path:
-        """Return the folder that the nodes see of an attempt: one below it for each task."""
+        """Return the folder that nodes see of `attempt` of `job_id`: one below it for each task."""
         return self._tasks / job_id / str(attempt)
 
     def nodes(self) -> list[Node]:

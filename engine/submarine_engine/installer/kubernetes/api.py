@@ -37,7 +37,7 @@ class Api:
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
 
     def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """Return what is there; None where nobody answers, or nothing is there."""
+        """Return what is at `path`; None where nobody answers, or nothing is there."""
         with suppress(OSError, ValueError):
             return self._ask("GET", path)
         return None
@@ -51,6 +51,13 @@ class Api:
     def apply(self, path: str, content: Mapping[str, Any]) -> None:
         """Have an object be there as it is given: made, or changed.
 
+        Parameters
+        ----------
+        path
+            Where it is, or will be, on the server.
+        content
+            The object, with all fields that are ours to say.
+
         Raises
         ------
         ClusterError
@@ -59,7 +66,7 @@ class Api:
         self._write(f"{path}?fieldManager=submarine&force=true", content, "apply-patch+yaml")
 
     def merge(self, path: str, content: Mapping[str, Any]) -> None:
-        """Change an object, or refuse as `apply` does."""
+        """Change the object at `path` by the fields in `content`, or refuse as `apply` does."""
         self._write(path, content, "merge-patch+json")
 
     def _write(self, path: str, content: Mapping[str, Any], kind: str) -> None:

@@ -63,7 +63,13 @@ _SUBORDINATE = (Path("/etc/subuid"), Path("/etc/subgid"))
 
 
 class KubernetesCluster(MarkedCluster[KubernetesPlan]):
-    """A Kubernetes of one's own on this machine, see `OwnCluster`."""
+    """A Kubernetes of one's own on this machine, see `OwnCluster`.
+
+    Parameters
+    ----------
+    home, name
+        As `OwnCluster` has them.
+    """
 
     kind = KUBERNETES_NAME
     mark = _CLUSTER
@@ -154,6 +160,13 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a daemon and wait until it is gone; `up` starts it again.
+
+        Parameters
+        ----------
+        name
+            The daemon's.
+        number
+            The signal's.
 
         Raises
         ------
@@ -459,7 +472,13 @@ def own_image(kubeconfig: Path) -> str | None:
 
 
 def own_user(kubeconfig: Path) -> int | None:
-    """Return the number of the user that pods run as there; as `own_image` has it."""
+    """Return the number of the user that pods run as there; as `own_image` has it.
+
+    Parameters
+    ----------
+    kubeconfig
+        Any.
+    """
     plan = _plan_of(kubeconfig)
     return None if plan is None else plan.user
 

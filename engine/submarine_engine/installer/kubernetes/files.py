@@ -80,8 +80,16 @@ def kubeconfig(server: str, authority: str, user: str, token: str, namespace: st
 
     Parameters
     ----------
+    server
+        The address of the API.
     authority
         The certificate of the API server, Base64 of PEM.
+    user
+        The name of whoever asks.
+    token
+        By which the server knows that user.
+    namespace
+        The one that is meant where none is named; empty for the server's default.
     """
     context = {"cluster": "submarine", "user": user}
     if namespace:
@@ -101,7 +109,15 @@ def kubeconfig(server: str, authority: str, user: str, token: str, namespace: st
 
 
 def etcd_options(root: Path, plan: KubernetesPlan) -> list[str]:
-    """Return etcd's options; whoever comes without the cluster's own certificate is refused."""
+    """Return etcd's options; whoever comes without the cluster's own certificate is refused.
+
+    Parameters
+    ----------
+    root
+        The cluster's folder.
+    plan
+        What the cluster is made of.
+    """
     pair = [
         f"cert-file={root}/own.crt",
         f"key-file={root}/own.key",
@@ -123,7 +139,15 @@ def etcd_options(root: Path, plan: KubernetesPlan) -> list[str]:
 
 
 def apiserver_options(root: Path, plan: KubernetesPlan) -> list[str]:
-    """Return the options of the API server."""
+    """Return the options of the API server.
+
+    Parameters
+    ----------
+    root
+        The cluster's folder.
+    plan
+        What the cluster is made of.
+    """
     return [
         f"--etcd-servers={plan.etcd}",
         f"--etcd-cafile={root}/own.crt",
@@ -148,7 +172,7 @@ def apiserver_options(root: Path, plan: KubernetesPlan) -> list[str]:
 
 
 def controller_options(root: Path) -> list[str]:
-    """Return the options of the controller manager."""
+    """Return the options of the controller manager of the cluster in the folder `root`."""
     return [
         f"--kubeconfig={root}/controller-manager.kubeconfig",
         "--leader-elect=false",
@@ -160,7 +184,7 @@ def controller_options(root: Path) -> list[str]:
 
 
 def scheduler_options(root: Path) -> list[str]:
-    """Return the options of the scheduler."""
+    """Return the options of the scheduler of the cluster in the folder `root`."""
     return [f"--kubeconfig={root}/scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0"]
 
 
@@ -194,7 +218,13 @@ exec sleep infinity
 
 
 def containerd_config(snapshotter: str) -> str:
-    """Return the configuration of a node's containerd."""
+    """Return the configuration of a node's containerd.
+
+    Parameters
+    ----------
+    snapshotter
+        How it keeps images: ``overlayfs``, or ``native`` where no overlay can be mounted.
+    """
     return f"""\
 version = 2
 root = "{NODE}/containerd"
@@ -218,7 +248,13 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.tracing.proc
 
 
 def network_config(plan: KubernetesPlan) -> str:
-    """Return what the network plugins are told: one segment for the pods of all nodes."""
+    """Return what the network plugins are told: one segment for the pods of all nodes.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    """
     subnet = plan.subnet
     addresses = {"subnet": f"{subnet}.0/24", "rangeStart": f"{subnet}.10", "gateway": f"{subnet}.1"}
     bridge = {
@@ -235,7 +271,15 @@ def network_config(plan: KubernetesPlan) -> str:
 
 
 def kubelet_config(plan: KubernetesPlan, node: str) -> str:
-    """Return the configuration of a node's kubelet."""
+    """Return the configuration of a node's kubelet.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    node
+        The node's name, one of `KubernetesPlan.names`.
+    """
     port = plan.kubelet_port(node)
     config: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -300,7 +344,15 @@ def node_object(node: str) -> dict[str, Any]:
 
 
 def gpu_names(plan: KubernetesPlan, node: str) -> str:
-    """Return the names of a node's declared GPUs, a line each; no two nodes have the same."""
+    """Return the names of a node's declared GPUs, a line each; no two nodes have the same.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    node
+        The node's name, one of `KubernetesPlan.names`.
+    """
     cards = declared_gpus(plan.nodes * plan.gpus, plan.port)
     first = plan.names.index(node) * plan.gpus
     return "".join(f"{card.uuid}\n" for card in cards[first : first + plan.gpus])

@@ -54,14 +54,30 @@ def check_version(version: str) -> str:
 
 
 def programs_folder(version: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Return where the programs of a version are kept, by its modules' sums, there or not."""
+    """Return where the programs of a version are kept, by its modules' sums, there or not.
+
+    Parameters
+    ----------
+    version
+        One of `versions`.
+    environment
+        Says where caches are; that of this process unless given.
+    """
     pinned = b"".join((MODULES / version / name).read_bytes() for name in ("go.mod", "go.sum"))
     digest = hashlib.sha256(pinned).hexdigest()[:16]
     return cache_folder(environment) / "kubernetes" / f"{version}-{digest}"
 
 
 def device_plugin(version: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Return where the device plugin of a version is kept, by what it is made of, there or not."""
+    """Return where the device plugin of a version is kept, by what it is made of, there or not.
+
+    Parameters
+    ----------
+    version
+        One of `versions`.
+    environment
+        Says where caches are; that of this process unless given.
+    """
     made_of = (_PLUGIN_SOURCE, MODULES / version / "go.mod", MODULES / version / "go.sum")
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in made_of)).hexdigest()[:16]
     folder = f"{DEVICE_PLUGIN}-{version}-{digest}"
