@@ -13,7 +13,10 @@ _GAP = " … "
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time that is over: ``38 ms``, ``4.2 s``, ``3 min 05 s``."""
+    """Return how long `seconds` that are over were: ``38 ms``, ``4.2 s``, ``3 min 05 s``.
+
+    Where that is None or not finite, it is not known, and `UNKNOWN` is returned.
+    """
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     if seconds < 0.9995:  # noqa: PLR2004 - what rounds to a thousand is a second
@@ -37,7 +40,7 @@ def clock(seconds: float | None) -> str:
 
 
 def exactly(seconds: float) -> str:
-    """Return a length of time that somebody has set, nothing of it rounded: ``2 h``, ``90 s``."""
+    """Return `seconds` that somebody has set, nothing of them rounded: ``2 h``, ``90 s``."""
     for unit, each in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds and seconds % each == 0:
             return f"{seconds / each:.0f} {unit}"
@@ -45,7 +48,7 @@ def exactly(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes: ``12 MB``, in powers of a thousand."""
+    """Return `count` bytes in words: ``12 MB``, in powers of a thousand."""
     power = min(4, max(0, len(str(max(0, count))) - 1) // 3)
     unit = ("bytes", "kB", "MB", "GB", "TB")[power]
     value = count / 1000**power
@@ -53,7 +56,7 @@ def size(count: int) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Return ``72 %``; never 100 % before the end."""
+    """Return `fraction`, from 0 to 1, as ``72 %``; never 100 % before the end."""
     return f"{int(fraction * 100 + 1e-9)} %"
 
 
@@ -81,11 +84,11 @@ def shortened(text: str, longest: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return ``1 GPU``, ``2 GPUs``."""
+    """Return `number` and `noun`, which is given in the singular: ``1 GPU``, ``2 GPUs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ordinal(number: int) -> str:
-    """Return ``1st``, ``2nd``, ``11th``."""
+    """Return the ordinal of `number`: ``1st``, ``2nd``, ``11th``."""
     teen = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

@@ -100,7 +100,10 @@ class Console(Renderer):
 
 
 def waiting_words(status: JobStatus) -> str:
-    """Return what a job waits for: the cluster's words, else its place; empty where it does not."""
+    """Return what a job of `status` waits for: the cluster's words, else its place.
+
+    Empty where it does not wait.
+    """
     if status.ahead is None or status.state.final:
         return ""
     return status.waiting_reason or f"{status.ahead} ahead in the queue"
@@ -109,6 +112,11 @@ def waiting_words(status: JobStatus) -> str:
 @contextmanager
 def cancelling_on_interrupt(job: Job, console: Console) -> Iterator[None]:
     """Let the first interrupt cancel `job` and the second one leave.
+
+    Parameters
+    ----------
+    console
+        Where the job is shown: it gets the job and notes the interrupts.
 
     Raises
     ------
@@ -674,6 +682,11 @@ def prepare(  # noqa: PLR0913 - as `_submit`, and whose program it is
 
     Parameters
     ----------
+    function
+        What the job calls.
+    args, keywords
+        What the function is called with, by place and by name; what says how the job runs is
+        among the keywords, see `job_keywords`.
     tell
         Is told which value takes long.
     logs

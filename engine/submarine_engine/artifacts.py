@@ -203,6 +203,8 @@ def open_artifact(paths: JobPaths, task: str, name: str) -> int:
 
     Parameters
     ----------
+    paths
+        The job's files.
     task, name
         Which; the name is below the task's own folder.
 
@@ -237,6 +239,10 @@ def copy_artifacts(paths: JobPaths, artifacts: Iterable[Artifact], target: Path)
 
     Parameters
     ----------
+    paths
+        The job's files.
+    artifacts
+        Which of that job's; each is copied by its name below the folder.
     target
         The folder; it is made where it is not there.
 

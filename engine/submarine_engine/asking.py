@@ -50,6 +50,11 @@ class Asker:
         An interrupt leaves the question open, after the handler of interrupts that is in force
         was called: what it means is for that one to say.
 
+        Parameters
+        ----------
+        item
+            What came by the log: a question, or the end of one.
+
         Returns
         -------
         str or None
@@ -117,6 +122,13 @@ def read_at_terminal(prompt: str, password: bool) -> str:  # noqa: FBT001 - as `
     """Ask at this process's terminal.
 
     Not by `input`: a signal that comes right before that waits for a key would wait with it.
+
+    Parameters
+    ----------
+    prompt
+        What is written before the answer.
+    password
+        Whether what is typed stays unseen.
 
     Raises
     ------

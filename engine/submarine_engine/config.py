@@ -45,7 +45,7 @@ class Config:
         return self._values[key][0]
 
     def origin(self, key: str) -> str:
-        """Return where the value came from."""
+        """Return where the value of the setting `key` came from; `KeyError` where none is known."""
         return self._values[key][1]
 
     def __iter__(self) -> Iterator[str]:

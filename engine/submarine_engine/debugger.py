@@ -81,6 +81,8 @@ def debug(found: PostMortem, debugger: pdb.Pdb) -> None:
 
     Parameters
     ----------
+    found
+        The frames, and what stands before them.
     debugger
         Of a `debugger_class`.
     """

@@ -110,7 +110,7 @@ def _end_at_the_user(error: BaseException) -> None:
 
 
 def in_a_notebook(text: str) -> str:
-    """Return advice with its commands as a cell can run them: ``%submarine job list``."""
+    """Return the advice `text` with its commands as a cell runs them: ``%submarine job list``."""
     line = "%" if "submarine_magics" in sys.modules else "!"
     return _COMMAND.sub(lambda found: f"{'!' if found[1] else line}{found[0]}", text)
 
@@ -211,8 +211,12 @@ class JobError(SubmarineError):
 
     Parameters
     ----------
+    what, fix
+        As of `SubmarineError`.
     job_id
         The job it is about.
+    where
+        As of `SubmarineError`; the job, unless given.
     """
 
     def __init__(self, what: str, *, job_id: str = "", where: str = "", fix: str = "") -> None:
@@ -232,6 +236,8 @@ class JobFailedError(JobError):
 
     Parameters
     ----------
+    what, job_id, where, fix
+        As of `JobError`.
     trace
         What the job raised with the user's own frames; None where there is none.
 

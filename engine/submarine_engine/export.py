@@ -133,7 +133,7 @@ def to_mlflow(job: Job, *, uri: str = "", experiment: str = "") -> Exported:
 
 
 def export_as_asked(command: Command) -> Exported:
-    """Do what the verb asks for; raises as `to_mlflow` does.
+    """Do what the verb `command` asks for; raises as `to_mlflow` does.
 
     Raises
     ------

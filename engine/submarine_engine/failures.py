@@ -54,6 +54,10 @@ def failed_like(
     ----------
     kinds
         Module and qualified name of exception types.
+    what
+        What happened, one sentence.
+    fields
+        What else a `JobFailedError` takes, by name.
     """
     plain = JobFailedError(what, **fields)
     return _rebuild(tuple(kinds), what, plain.__dict__)
@@ -123,6 +127,13 @@ def made_again(raised: Raised, made: _Made | None = None) -> BaseException | Non
     """Return an exception like one of a job's; None where this process has no type for it.
 
     Its class is not called, since nobody knows by what arguments: it gets what the job's held.
+
+    Parameters
+    ----------
+    raised
+        What the job raised, and what that held.
+    made
+        What was made already, by the `id` of each `Raised`; None for the outermost.
     """
     made = {} if made is None else made
     if id(raised) in made:
@@ -155,6 +166,10 @@ def as_raised(
 
     Parameters
     ----------
+    error
+        What was made of the job's outcome.
+    raised
+        What the job raised, and what that held.
     masker
         Masks the job's secrets: whatever prints an exception shows its arguments and notes.
     in_cell
@@ -394,7 +409,15 @@ class Source:
             return cls(folder / "bundle", None)
 
     def trace(self, error: RemoteError, link: str = "") -> Trace:
-        """Return an exception with the user's frames alone."""
+        """Return an exception with the user's frames alone.
+
+        Parameters
+        ----------
+        error
+            What the job raised, as it was told.
+        link
+            How it led to the one after it, as `Trace` has it.
+        """
         frames = [self.frame(frame) for frame in error.frames]
         last = error.frames[-1] if error.frames and frames[-1] is None else None
         before = error.cause or error.context
@@ -410,7 +433,10 @@ class Source:
         )
 
     def crash(self, stderr: Path) -> Trace | None:
-        """Return Python's stack at a crash in native code, as the end of the log tells it."""
+        """Return Python's stack at a crash in native code, as the end of the log `stderr` tells it.
+
+        None where it tells of no crash.
+        """
         found = self._crash(stderr)
         if found is None:
             return None
@@ -418,7 +444,7 @@ class Source:
         return self.trace(error)
 
     def crash_frames(self, stderr: Path) -> tuple[RemoteFrame, ...]:
-        """Return all frames of that stack, outermost first; none where there was no crash."""
+        """Return all frames of that stack in `stderr`, outermost first; none where none is told."""
         found = self._crash(stderr)
         return found[1] if found else ()
 

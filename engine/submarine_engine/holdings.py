@@ -50,6 +50,11 @@ class Holdings:
 def parsed_points(pairs: Any) -> tuple[Point, ...]:  # noqa: ANN401 - of a file
     """Return the points that were written; what they hold is checked.
 
+    Parameters
+    ----------
+    pairs
+        Seconds since it began, and how many were held from then on, as a file has them.
+
     Raises
     ------
     ValueError, TypeError

@@ -140,6 +140,8 @@ def bring_error(went: WentHome, *, results: Path, bundle: Path, python: str = ""
 
     Parameters
     ----------
+    went
+        What the cell left behind, as its outcome says.
     results, bundle, python
         As for `bring`.
 

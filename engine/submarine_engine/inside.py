@@ -168,7 +168,7 @@ class Session:
         return bool(data)
 
     def give(self, data: bytes) -> None:
-        """Give the program its whole input."""
+        """Give the program `data`, its whole input."""
         for at in range(0, len(data), PIECE):
             self._channel.send(INPUT, data[at : at + PIECE])
 

@@ -17,7 +17,13 @@ class Interrupts:
         self.pending = False
 
     def note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal calls
-        """Take one; the second is a `KeyboardInterrupt` like any other."""
+        """Take one; the second is a `KeyboardInterrupt` like any other.
+
+        Parameters
+        ----------
+        number, frame
+            As `signal.signal` calls a handler; neither is looked at.
+        """
         if self.pending:
             raise KeyboardInterrupt
         self.pending = True

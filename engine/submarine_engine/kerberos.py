@@ -169,6 +169,12 @@ def use(environment: Mapping[str, str]) -> None:
     """Let this process find tickets and realm where a cluster of one's own keeps them.
 
     What the user has set stays. libkrb5 reads the variables of its process and nothing else.
+
+    Parameters
+    ----------
+    environment
+        ``KRB5_CONFIG`` and ``KRB5CCNAME`` of that cluster, as far as it has them; others are left
+        alone.
     """
     with _lock:
         for name in (CONFIG, CACHE):
@@ -179,7 +185,10 @@ def use(environment: Mapping[str, str]) -> None:
 
 @contextmanager
 def settings(environment: Mapping[str, str]) -> Iterator[None]:
-    """Have the variables of Kerberos as given for the time of a ``with``."""
+    """Have the variables of `environment` set in this process for the time of a ``with``.
+
+    `use` and `log_in` in other threads wait meanwhile.
+    """
     with _lock:
         kept = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
@@ -357,7 +366,7 @@ class Handshake:
 
 
 def not_proven(host: str) -> KerberosError:
-    """Return the error of a server that has not shown that it is who it says."""
+    """Return the error of the server `host`, which has not shown that it is who it says."""
     return KerberosError(
         "the server has not proven by Kerberos that it is the cluster's",
         where=host,
@@ -367,7 +376,7 @@ def not_proven(host: str) -> KerberosError:
 
 
 def keytab_credentials(principal: str, keytab: Path) -> object:
-    """Return credentials of a service, by its keytab; kept in this process's memory alone.
+    """Return credentials of `principal`, a service, by `keytab`; in this process's memory alone.
 
     Raises
     ------
@@ -392,7 +401,7 @@ def _by_keytab(principal: str, keytab: Path, cache: Path | None) -> object:
 
 
 def explain(host: str) -> KerberosError | None:
-    """Return why there is no ticket for a server's web pages; None where there is one.
+    """Return why there is no ticket for the web pages of `host`; None where there is one.
 
     Kerberos is asked by itself: what SPNEGO says of it has lost the reason.
     """
@@ -416,6 +425,8 @@ def skewed(seconds: float, where: str) -> KerberosError:
     ----------
     seconds
         How far the other one is ahead.
+    where
+        The server, as people are told of it.
     """
     side = "ahead of" if seconds > 0 else "behind"
     return KerberosError(

@@ -52,6 +52,11 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 def kernel_words(values: Mapping[str, Any]) -> list[str]:
     """Return the words that mean the options of ``notebook kernel``, for a kernelspec.
 
+    Parameters
+    ----------
+    values
+        What was chosen, by the name of the option.
+
     Raises
     ------
     CommandError
@@ -215,7 +220,7 @@ class RemoteKernel:
         self._shell(f"touch {in_private_folder(AGAIN)}; kill -KILL {self._pid:d}")
 
     def signal(self, number: int) -> None:
-        """Send a signal to the kernel's process and what it has started.
+        """Send the signal `number` to the kernel's process and what it has started.
 
         Raises
         ------
@@ -225,7 +230,7 @@ class RemoteKernel:
         self._shell(f"kill -{number:d} -{self._pid:d}")
 
     def close(self, reason: str) -> None:
-        """Ask the job to end, and listen no more."""
+        """Ask the job to end, for `reason`, and listen no more."""
         for forward in self._forwards:
             forward.close()
         self._forwards = []

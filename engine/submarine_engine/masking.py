@@ -168,7 +168,7 @@ class Masker:
         """How many bytes before and after a piece may belong to a secret in it."""
 
     def data(self, data: bytes) -> bytes:
-        """Return bytes with the secrets in them masked."""
+        """Return `data` with the secrets in it masked; as many bytes."""
         folded = data.translate(self._table)
         covered: bytearray | None = None
         shown = bytearray()
@@ -198,7 +198,7 @@ class Masker:
             return masked.decode("utf-8", "replace")
 
     def within(self, value: Any) -> Any:  # noqa: ANN401 - what JSON can hold
-        """Return what JSON can hold with the secrets in its texts masked."""
+        """Return `value`, whatever JSON can hold, with the secrets in its texts masked."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -206,7 +206,7 @@ class Masker:
         return [self.within(item) for item in value] if isinstance(value, list) else value
 
     def outcome(self, value: Any) -> Any:  # noqa: ANN401 - as above
-        """Return what a task tells of its end with the secrets in its prose masked.
+        """Return `value`, what a task tells of its end, with the secrets in its prose masked.
 
         Its names, kinds and files stay: a weak secret may well be called as a variable is.
         """
@@ -218,7 +218,7 @@ class Masker:
         return [self.outcome(item) for item in value] if isinstance(value, list) else value
 
     def unfinished(self, data: bytes) -> int:
-        """Return where at the end of bytes what may become a secret begins; their end if nowhere.
+        """Return where at the end of `data` what may become a secret begins; its length if nowhere.
 
         Less than four bytes of one are not enough to hold a line back for.
         """
@@ -234,7 +234,7 @@ class Masker:
         return len(data)
 
     def covered(self, data: bytes) -> bytes:
-        """Return the end of a log with asterisks for what may become a secret.
+        """Return `data`, the end of a log, with asterisks for what may become a secret.
 
         Where the job is over nothing becomes one any more.
         """
@@ -268,6 +268,8 @@ class Masker:
         ----------
         read
             Gives so many bytes, from an offset on: ``read(size, offset)``.
+        begin, end
+            Which bytes of the log: from one offset up to the other; fewer where it is shorter.
         hold
             Whether the log is still written: then what may become a secret is left out at its end.
         cover
@@ -308,7 +310,7 @@ class Masks:
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Return bytes with the secrets in them masked."""
+        """Return `data` with the secrets in it masked; as many bytes."""
         for masker in self._maskers:
             data = masker.data(data)
         return data

@@ -155,17 +155,17 @@ HEADINGS = (
 
 
 def is_step(name: str) -> bool:
-    """Return whether a number that code reports says at which step it did."""
+    """Return whether the number `name` that code reports says at which step it did."""
     return name == STEP
 
 
 def is_gpu(name: str) -> bool:
-    """Return whether a number is how busy a GPU is."""
+    """Return whether the number `name` is how busy a GPU is: ``gpu0``."""
     return name.startswith("gpu") and name[3:].isdecimal()
 
 
 def is_gpu_memory(name: str) -> bool:
-    """Return whether a number is how many bytes of a GPU's memory are in use."""
+    """Return whether the number `name` is how many bytes of a GPU's memory are in use."""
     return name.endswith("_memory") and is_gpu(name.removesuffix("_memory"))
 
 
@@ -174,6 +174,8 @@ def stamp_of(paths: JobPaths, tasks: Sequence[str]) -> list[object]:
 
     Parameters
     ----------
+    paths
+        The job's files.
     tasks
         Those whose files count.
     """
@@ -205,7 +207,7 @@ def last_of(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def busy_gpus(row: Row) -> float:
-    """Return how busy the task's GPUs were in all, in percent of one; NaN where none tells."""
+    """Return how busy the GPUs of `row` were on average, in percent; NaN where none tells."""
     told = [three[1] for name, three in row.numbers.items() if is_gpu(name)]
     return sum(told) / len(told) if told else math.nan
 
@@ -261,7 +263,7 @@ def _size(three: tuple[float, float, float] | None) -> str:
 
 
 def reported_lines(reported: Mapping[str, Sequence[Row]]) -> list[str]:
-    """Return a line for each number that code reports: its name, its way, and the last."""
+    """Return a line for each number in `reported`, by task: its name, its way, and the last."""
     lines = []
     for task, rows in reported.items():
         names = dict.fromkeys(name for row in rows for name in row.numbers if name != STEP)
@@ -306,14 +308,14 @@ class Curve:
     most: float | None = None
 
     def blocks(self, width: int = 12) -> str:
-        """Return the curve as a row of characters."""
+        """Return the curve as a row of characters, `width` at most."""
         values = [y for _, y in self.points]
         top = self.most if self.least is None or self.most else max(values)
         return blocks(values, most=top or None, width=width)
 
 
 def curves(found: JobMetrics) -> tuple[Curve, ...]:
-    """Return the curves of a job: GPUs or processors, memory, and what its code reports."""
+    """Return the curves of what was `found`: GPUs or processors, memory, and what code reports."""
     used = [row for rows in found.used.values() for row in rows]
     busy = [(row.at, busy_gpus(row)) for row in used]
     shown = []

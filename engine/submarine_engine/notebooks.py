@@ -221,6 +221,11 @@ def open_notebook(name: str, kinds: Collection[str] = (NOTEBOOK,)) -> Job:
 def stop(names: Iterable[str]) -> list[tuple[str, bool]]:
     """Ask notebook servers or kernels to end; return the id of each job, and whether it was asked.
 
+    Parameters
+    ----------
+    names
+        An id, the end of one or a name for each, as `open_notebook` takes it.
+
     Raises
     ------
     JobNotFoundError, CommandError
@@ -232,6 +237,11 @@ def stop(names: Iterable[str]) -> list[tuple[str, bool]]:
 
 def keep(names: Iterable[str]) -> list[str]:
     """Use notebook servers or kernels: the time after which they end unused begins anew.
+
+    Parameters
+    ----------
+    names
+        An id, the end of one or a name for each, as `open_notebook` takes it.
 
     Returns
     -------
@@ -298,7 +308,7 @@ def server_of(job: Job, *, wait: bool = True) -> NotebookServer:
 
 
 def in_private_folder(name: str) -> str:
-    """Return what a shell inside a task takes for a file of `private_folder`."""
+    """Return what a shell inside a task takes for the file `name` of `private_folder`."""
     return f'"${{{PLACE}:-$SUBMARINE_TASK_DIR}}/{name}"'
 
 

@@ -108,14 +108,14 @@ def message(
 
 
 def sentence(told: Mapping[str, Any]) -> str:
-    """Return what `message` says, in a sentence for people."""
+    """Return what `message` has `told`, in a sentence for people."""
     took = duration(told["seconds"])
     said = f"{told['name']} {told['state']} after {took}"
     return f"{said}: {told['reason']}" if told["reason"] else said
 
 
 def slack(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `message` says as Slack takes it: text, and blocks of it.
+    """Return what `message` has `told`, as Slack takes it: text, and blocks of it.
 
     Names and reasons come from jobs: none becomes a mention or a link.
     """
@@ -170,6 +170,8 @@ def post(address: str, body: Mapping[str, Any], key: str, *, private: bool = Fal
     ----------
     address
         The webhook's.
+    body
+        What is sent.
     key
         Says that two requests are the same.
     private
@@ -318,6 +320,8 @@ def check_ip(text: str, *, private: bool) -> None:
 
     Parameters
     ----------
+    text
+        The address, of version 4 or 6; a zone may stand behind a ``%``.
     private
         Whether private networks and this machine are allowed. The link's own addresses never are:
         there clouds keep the machine's credentials.
@@ -364,6 +368,8 @@ def send(paths: JobPaths, *, private: bool = False, pauses: Sequence[float] = _P
 
     Parameters
     ----------
+    paths
+        The job's files.
     private
         As for `post`.
     pauses
@@ -461,7 +467,7 @@ def _log_of(record: Mapping[str, Any], job_id: str) -> str | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Tell of one job's end, then of those that others have left: the home, and the job's id."""
+    """Tell of one job's end, then of those left by others; `arguments`: the home, the job's id."""
     from submarine_engine.config import load_config  # noqa: PLC0415 - only here
 
     home, job_id = Path(arguments[0]), arguments[1]

@@ -185,7 +185,7 @@ def read_outcome(folder: Path) -> Outcome | None:
 
 
 def read_error(data: object) -> RemoteError | None:
-    """Read an exception as a runtime tells it; None where that is nothing of the kind."""
+    """Read `data` as an exception that a runtime tells of; None where it is nothing of the kind."""
     try:
         return _error(data, _MOST_LINKS)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError):

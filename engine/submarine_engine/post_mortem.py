@@ -138,6 +138,8 @@ class PostMortem:
         The file with the values' pickles; None where there is none.
     missing
         Why there are no values, in words; empty where there are.
+    masker
+        Masks the job's secrets in the values; None where it has none.
     main
         Whether ``__main__`` is a notebook here, with the classes that the job's was made from.
     chain
@@ -168,7 +170,10 @@ class PostMortem:
         self._within, self._hurries = WITHIN, False
 
     def value(self, number: int) -> object:
-        """Load a value; what cannot be loaded, or not in time, is a `Shown` that says why."""
+        """Load the value `number`, from 0 in `values`.
+
+        What cannot be loaded, or not in time, is a `Shown` that says why.
+        """
         if number not in self._loaded:
             self._loaded[number] = self._load(self.values[number])
         return self._loaded[number]
@@ -235,7 +240,13 @@ class PostMortem:
         return above
 
     def causes(self, *, own: bool = False) -> tuple[types.TracebackType | None, ...]:
-        """Return the frames of `chain` as `traceback` does, but for those of a group."""
+        """Return the frames of `chain` as `traceback` does, but for those of a group.
+
+        Parameters
+        ----------
+        own
+            As for `traceback`.
+        """
         return tuple(
             self._traceback(held, own=own)
             for words, held in self.chain
@@ -403,7 +414,7 @@ class Names(dict[str, Any]):
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as a dict's
-        """Return a value, loaded, or `default`."""
+        """Return the value of `name`, loaded, or `default`."""
         return self[name] if name in self else default  # noqa: SIM401 - it would call itself
 
     def __iter__(self) -> Iterator[str]:
@@ -526,6 +537,10 @@ def traceback_of(
 
     Parameters
     ----------
+    job_id
+        The job.
+    task
+        Which of its tasks; None for the one that failed first.
     error
         What the job's end was made again as: what caused it is given its own frames.
     """

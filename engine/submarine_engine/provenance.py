@@ -165,7 +165,7 @@ class Data:
         return self.problem in ("", _NOT_THERE)
 
     def same(self, other: Data) -> bool:
-        """Return whether it is the same data, as far as names, sizes, times or content tell."""
+        """Return whether `other` is the same data as far as names, sizes, times or content tell."""
         if self.content and other.content:
             return self.content == other.content
         return (self.names, self.files, self.size) == (other.names, other.files, other.size)

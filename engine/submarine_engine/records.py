@@ -216,7 +216,7 @@ def _as_it_stands(summary: JobSummary, clusters: dict[str, Cluster]) -> JobSumma
 
 
 def job_words(limit: int = 50) -> list[str]:
-    """Return what may name a job, for completion: ids of the newest jobs, then their names."""
+    """Return what may name one of the newest `limit` jobs, for completion: ids, then names."""
     newest = list(islice(iter_jobs(default_home()), limit))
     return list(dict.fromkeys([s.id for s in newest] + [s.name for s in newest]))
 
@@ -256,7 +256,15 @@ def open_job(wanted: str) -> Job:
 
 
 def record_of(job_id: str, home: Path | None = None) -> dict[str, Any]:
-    """Return a job's ``record.json``; empty where it is not there, or cannot be read."""
+    """Return a job's ``record.json``; empty where it is not there, or cannot be read.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    home
+        Where all jobs are kept; None for where this process keeps them.
+    """
     try:
         found = _record(JobPaths(home or default_home(), job_id))
     except JobError:  # `open_job` says so; that of another job is none of this one's business
@@ -277,5 +285,5 @@ def _record(paths: JobPaths) -> dict[str, Any]:
 
 
 def job_name(job_id: str) -> str:
-    """Return the name that a job was given; its id where nobody can tell."""
+    """Return the name that the job `job_id` was given; its id where nobody can tell."""
     return str(record_of(job_id).get("spec", {}).get("name", job_id))

@@ -151,12 +151,12 @@ def with_options(spec: JobSpec, options: Mapping[str, object]) -> JobSpec:
 
 
 def paths_of(cluster: object, job_id: str) -> JobPaths:
-    """Return the files of a job of a cluster."""
+    """Return the files of the job `job_id` of `cluster`; in the user's home where it has none."""
     return JobPaths(getattr(cluster, "home", None) or default_home(), job_id)
 
 
 def read_record(paths: JobPaths) -> Mapping[str, Any]:
-    """Return the record of a job.
+    """Return the record of the job at `paths`.
 
     Raises
     ------
@@ -179,6 +179,8 @@ def read_bundle(paths: JobPaths, record: Mapping[str, Any]) -> Bundle:
 
     Parameters
     ----------
+    paths
+        The job's files.
     record
         Of the job, which has the bundle's hash.
 

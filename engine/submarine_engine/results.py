@@ -72,6 +72,8 @@ def load_results(
 
     Parameters
     ----------
+    cluster
+        The job's.
     status
         The job as it ended.
     home
@@ -155,6 +157,8 @@ class ByTask(Mapping[str, Any]):
 
     Parameters
     ----------
+    cluster, job_id
+        The job.
     status
         The job as it ended.
     first
@@ -227,6 +231,8 @@ def come_home(  # noqa: PLR0913 - what it takes, each by its name
 
     Parameters
     ----------
+    cluster, job_id
+        The job.
     task
         Which task's; None for rank 0's. The others leave behind their value and error alone.
     define
@@ -271,7 +277,13 @@ def come_home(  # noqa: PLR0913 - what it takes, each by its name
 
 
 def value_of(names: Sequence[str], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return what a closing assignment to `names` gave."""
+    """Return what a closing assignment to `names` gave: one value, or a tuple of several.
+
+    Parameters
+    ----------
+    values
+        By name; None stands for a name that is missing.
+    """
     found = tuple(values.get(name) for name in names)
     return found[0] if len(found) == 1 else found
 

@@ -47,7 +47,7 @@ class StoredValue(NamedTuple):
     plain: tuple[Any] | None
 
     def same(self, other: Any, /) -> bool:  # noqa: ANN401 - whatever another job has
-        """Return whether it is the same value as another one, as far as that can be told."""
+        """Return whether it is the same value as `other`, as far as that can be told."""
         if not isinstance(other, StoredValue):
             return False
         if self.digest == other.digest:
@@ -60,7 +60,7 @@ class StoredValue(NamedTuple):
             return False
 
     def shown(self, masks: Masks, /) -> str:
-        """Return it in words, without secrets."""
+        """Return it in words, without the secrets that `masks` knows."""
         if self.plain is not None:
             with suppress(Exception):  # a number of too many digits, and what else there may be
                 return _Short(masks).repr(self.plain[0])

@@ -82,7 +82,7 @@ class Trace:
 
 
 def plain_lines(trace: Trace) -> Iterator[str]:
-    """Yield what follows the summary in a terminal: notes, frames, and what came before."""
+    """Yield what follows the summary of `trace` in a terminal: notes, frames, what came before."""
     yield from trace.notes
     for frame in trace.frames[-_MOST_SHOWN:]:
         yield f"  {frame}"
@@ -103,8 +103,12 @@ def notebook_lines(trace: Trace, what: str, fix: str) -> list[str]:
 
     Parameters
     ----------
+    trace
+        The job's exception with the user's own frames.
     what
         What happened; where that is not the exception alone (an exit, a crash) it is shown for it.
+    fix
+        What to do next, the last line; empty for none.
     """
     if trace.summary != what:
         trace = replace(trace, type="JobFailedError", message=what)

@@ -42,7 +42,7 @@ def tls_context(ca: str) -> ssl.SSLContext:
 
 
 def certificates(ca: str) -> bytes:
-    """Return the certificates of a file or folder as one file (PEM): those, and nothing else of it.
+    """Return the certificates in `ca`, a file or folder, as one file (PEM), and nothing else of it.
 
     Raises
     ------

@@ -96,7 +96,13 @@ class Usage:
         return (self.of, str(self.jobs), *hours, idle, f"{time_.wasted / _HOUR:.2f}", *cost)
 
     def to_json(self, price: float | None = None) -> dict[str, Any]:
-        """Return the JSON form, in GPU-seconds; ``idle`` is null where nothing was measured."""
+        """Return the JSON form, in GPU-seconds; ``idle`` is null where nothing was measured.
+
+        Parameters
+        ----------
+        price
+            Of a GPU for an hour; None to leave the cost out.
+        """
         time_ = self.time
         told = {
             "of": self.of,
@@ -118,7 +124,15 @@ WORDS = (
 
 
 def heads(by: str, price: float | None = None) -> tuple[str, ...]:
-    """Return the heads of a table of usage."""
+    """Return the heads of a table of usage.
+
+    Parameters
+    ----------
+    by
+        What its rows are for: ``user``, ``week``.
+    price
+        Of a GPU for an hour; None where no cost is shown.
+    """
     return (
         by,
         "jobs",
@@ -176,6 +190,8 @@ def gpu_time(events: Iterable[Event], now: Moment, measured: Measured | None = N
 
     Parameters
     ----------
+    events
+        All of the job, in their order.
     now
         Until when to count for a job that is not over.
     measured

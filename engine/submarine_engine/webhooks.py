@@ -45,7 +45,7 @@ def check(text: object) -> None:
 
 
 def check_address(text: str) -> None:
-    """Refuse what is no address of a webhook, as `check` does."""
+    """Refuse `text` where it is no address of a webhook, as `check` does."""
     from urllib.parse import urlsplit  # noqa: PLC0415 - few jobs have a webhook
 
     if len(text) > _LONGEST:
@@ -80,7 +80,7 @@ def is_secret(text: str) -> bool:
 
 
 def reference(text: str) -> str:
-    """Return what stands for an address where others may see it; other texts as they are."""
+    """Return what stands for `text` where others may see it, if it is an address; else itself."""
     if not is_address(text):
         return text
     import hashlib  # noqa: PLC0415 - few jobs have a webhook
@@ -90,7 +90,7 @@ def reference(text: str) -> str:
 
 
 def host(text: str) -> str:
-    """Return what people are shown of a webhook."""
+    """Return what people are shown of the webhook `text`: the host of an address or reference."""
     return reference(text).partition("#")[0]
 
 

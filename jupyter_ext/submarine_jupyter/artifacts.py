@@ -37,7 +37,15 @@ _FILE = {
 
 
 def listed(job_id: str, limit: int) -> dict[str, Any]:
-    """Return what a job has left: the first files, how many more there are, what was left out."""
+    """Return what a job has left: the first files, how many more there are, what was left out.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    limit
+        How many files are listed at most.
+    """
     job = jobs.opened(job_id)
     found = job.cluster.artifacts(job.id)
     paths = jobs.paths_of(job_id)

@@ -46,7 +46,15 @@ _TASKS = 64
 
 
 class CardPoller:
-    """One job, looked at by whoever asks for its card; the unchanging part is read once."""
+    """One job, looked at by whoever asks for its card; the unchanging part is read once.
+
+    Parameters
+    ----------
+    job
+        The job; its record and bundle are read at once.
+    plugins
+        Modules that add parts of theirs to the card.
+    """
 
     def __init__(self, job: Job, plugins: Sequence[Plugin] = ()) -> None:
         # Late: the card brings IPython, which a server that shows no job need not load.
@@ -139,7 +147,10 @@ class CardPoller:
 
 
 def card(job_id: str, plugins: Sequence[Plugin] = ()) -> dict[str, Any]:
-    """Return a job's card as it stands; raises as `jobs.opened` and `CardPoller.look` do."""
+    """Return the card of the job `job_id`, with what `plugins` add, as it stands.
+
+    Raises as `jobs.opened` and `CardPoller.poll` do.
+    """
     text, _ = CardPoller(jobs.opened(job_id), plugins).poll()
     found: dict[str, Any] = json.loads(text or "{}")
     return found
@@ -218,7 +229,13 @@ class _RepeatedQuery:
 
 
 class Overview:
-    """The overview of clusters and jobs; it is there as long as a page watches it."""
+    """The overview of clusters and jobs; it is there as long as a page watches it.
+
+    Parameters
+    ----------
+    work
+        The pools in which jobs and clusters are asked.
+    """
 
     def __init__(self, work: Work) -> None:
         self._work = work

@@ -85,7 +85,7 @@ _OWN: dict[str, Any] = {
 
 
 def handlers(app: Server, plugins: tuple[Plugin, ...]) -> list[tuple[Any, ...]]:
-    """Return every route with its handler; the modules in `plugins` add theirs."""
+    """Return every route of `app` with its handler; the modules in `plugins` add theirs."""
     shared: dict[str, Any] = {"work": app.work, "watchers": app.watchers, "plugins": plugins}
     shared["indexes"] = Indexes(app.work)
     shared["outputs"] = Outputs(app.work)

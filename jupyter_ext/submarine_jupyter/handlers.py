@@ -56,7 +56,13 @@ class _Indexed:
 
 
 class Indexes:
-    """The indexes of the logs that were looked at last, shared by all readers."""
+    """The indexes of the logs that were looked at last, shared by all readers.
+
+    Parameters
+    ----------
+    work
+        The pools in which logs are read.
+    """
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -64,6 +70,13 @@ class Indexes:
 
     async def ask(self, path: Path, question: Question) -> dict[str, object]:
         """Bring the log's index to its end, and return what `question` finds with it.
+
+        Parameters
+        ----------
+        path
+            Of the log.
+        question
+            Is called with the index, and a descriptor of the log.
 
         Raises
         ------
@@ -81,7 +94,13 @@ class Indexes:
 
 
 class Outputs:
-    """The outputs that were looked at last, for all readers; one reader's turn at a time."""
+    """The outputs that were looked at last, for all readers; one reader's turn at a time.
+
+    Parameters
+    ----------
+    work
+        The pools in which outputs are read.
+    """
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -89,6 +108,15 @@ class Outputs:
 
     async def ask(self, job_id: str, task: str, question: Callable[[Output], _T]) -> _T:
         """Read a task's output to its end, and return what `question` finds in it.
+
+        Parameters
+        ----------
+        job_id
+            The job.
+        task
+            Which of its tasks.
+        question
+            Is called with the output.
 
         Raises
         ------
@@ -306,7 +334,7 @@ class Search(LogHandler):
 
 
 def wanted_text(handler: Api) -> str:
-    """Return the text that a request searches for.
+    """Return the text that the request of `handler` searches for.
 
     Raises
     ------

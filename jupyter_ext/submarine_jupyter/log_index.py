@@ -43,7 +43,15 @@ class LineIndex:
         self.generation += 1
 
     def grow(self, log: int, most: int) -> bool:
-        """Read at most `most` bytes more, and return whether everything is known now."""
+        """Read on, and return whether everything is known now.
+
+        Parameters
+        ----------
+        log
+            A descriptor of the log.
+        most
+            How many bytes are read at most.
+        """
         now = os.fstat(log)
         if now.st_ino != self._inode or now.st_size < self.size or not self._is_same(log):
             self._clear(now.st_ino)
@@ -63,12 +71,20 @@ class LineIndex:
         return os.pread(log, len(self._marks), self.size - len(self._marks)) == self._marks
 
     def total(self, log: int) -> int:
-        """Return the number of lines, one that has no end yet among them."""
+        """Return the number of lines of `log`, one that has no end yet among them."""
         ended = not self.size or os.pread(log, 1, self.size - 1) == b"\n"
         return self._newlines + (not ended)
 
     def lines_before(self, log: int, end: int) -> int:
-        """Return how many lines begin before byte `end`; cheap where one end follows another."""
+        """Return how many lines begin before byte `end`; cheap where one end follows another.
+
+        Parameters
+        ----------
+        log
+            A descriptor of the log.
+        end
+            An offset; one beyond what is indexed counts as the end of that.
+        """
         if end <= 0:
             return 0
         end = min(end, self.size) - 1  # a line begins behind a newline, so the last byte is none
@@ -167,7 +183,17 @@ def read_lines(
 def shown_line(
     log: int, begin: int, end: int, most: int = LONGEST, masker: Masker | None = None
 ) -> str:
-    """Return what is left on screen of the line between two offsets, `most` characters of it."""
+    """Return what is left on screen of the line between two offsets, `most` characters of it.
+
+    Parameters
+    ----------
+    log
+        A descriptor of the log.
+    begin, end
+        The offsets: of its first byte, and behind its newline.
+    masker
+        Of the job; None where it has no secrets.
+    """
     if end - begin <= 2 * _PIECE:
         text = last_state(_text(masked_pread(masker, log, end - begin, begin)))
         left = len(text) - most
@@ -197,6 +223,17 @@ def search(  # noqa: PLR0913, PLR0917 - where, what and how much
     At most some 64 MB are looked through at a time: ``next`` is the line to go on from, None where
     the log's end was reached. A bar is searched in all its states. Masked text is searched as it is
     shown: nobody finds out a secret letter by letter.
+
+    Parameters
+    ----------
+    index
+        Grown to the log's end.
+    log
+        A descriptor of the log.
+    count
+        How many lines at most.
+    masker
+        Of the job; None where it has no secrets.
     """
     needle = text.encode("utf-8", "replace").lower()
     begins = index.begins(log, start, 1)

@@ -197,7 +197,7 @@ class Stand(Call):
 
 
 def stand(job_id: str) -> dict[str, Any]:
-    """Return how far a notebook server is: what it waits for, or where its page is.
+    """Return how far the notebook server `job_id` is: what it waits for, or where its page is.
 
     Raises
     ------
@@ -232,7 +232,7 @@ class Keep(Call):
 
 
 def keep_job(job_id: str) -> dict[str, Any]:
-    """Use a notebook server or a kernel; raises as `keep` does."""
+    """Use the notebook server or kernel `job_id`; raises as `keep` does."""
     (job,) = keep([jobs.paths_of(job_id).job_id])
     return {"job": job}
 

@@ -65,7 +65,15 @@ class _PlacedDisplay:
 
 
 class Output:
-    """The output of one task; used by one thread at a time."""
+    """The output of one task; used by one thread at a time.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    task
+        Which of its tasks.
+    """
 
     def __init__(self, paths: JobPaths, task: str) -> None:
         self._paths, self._task = paths, task
@@ -110,6 +118,13 @@ class Output:
 
     def read(self, start: int | None, count: int) -> dict[str, object]:
         """Return lines by number as `read_lines` does; of each its stream and time, too.
+
+        Parameters
+        ----------
+        start
+            The number of the first line, from 0; None for the last `count` lines.
+        count
+            How many at most.
 
         Returns
         -------
@@ -166,6 +181,13 @@ class Output:
         """Return lines as they were written, each with its end, and how many these are.
 
         But for secrets, which are masked here, too.
+
+        Parameters
+        ----------
+        start
+            The number of the first line, from 0.
+        count
+            How many at most.
         """
         wanted = list(_cut(self._all()[0], start, start + count))
         with self._logs() as logs:
@@ -178,7 +200,15 @@ class Output:
         )
 
     def search(self, text: str, start: int, count: int) -> dict[str, object]:
-        """Return the numbers of lines that hold `text`, as `log_index.search` does."""
+        """Return the numbers of lines that hold `text`, as `log_index.search` does.
+
+        Parameters
+        ----------
+        start
+            The number of the line to begin at, from 0.
+        count
+            How many lines at most.
+        """
         runs, _ = self._all()
         found: list[int] = []
         limits: list[int] = []

@@ -95,6 +95,8 @@ def page(job_id: str, times: str = "", wrap: str = "1") -> str:
 
     Parameters
     ----------
+    job_id
+        The job.
     times
         Whether lines have their times: ``since`` the code began, by the ``clock``; none otherwise.
     wrap

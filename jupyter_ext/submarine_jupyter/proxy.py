@@ -132,7 +132,7 @@ class Ports:
         return found
 
     def jar(self, job_id: str, target: str) -> CookieJar:
-        """Return the cookies of a port."""
+        """Return the cookies of a port of `job_id`; `target` is ``port`` or ``task:port``."""
         jar = self._jars.setdefault((job_id, target), CookieJar())
         self._jars.move_to_end((job_id, target))
         while len(self._jars) > _MOST_JARS:

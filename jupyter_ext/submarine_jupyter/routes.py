@@ -244,12 +244,19 @@ ROUTES = (
 
 
 def all_routes(plugins: tuple[Plugin, ...]) -> tuple[Route, ...]:
-    """Return our routes and those that other modules add."""
+    """Return our routes and those that `plugins`, other modules, add."""
     return (*ROUTES, *(route for plugin in plugins for route in plugin.routes))
 
 
 def read_numbers(wanted: Mapping[str, Number], query: Mapping[str, str]) -> dict[str, int]:
     """Return the numbers of a query.
+
+    Parameters
+    ----------
+    wanted
+        By name: bounds, and what stands where the query does not say.
+    query
+        What came with the request; other names in it are passed over.
 
     Raises
     ------
@@ -311,7 +318,7 @@ def schemas() -> dict[str, Any]:
 
 
 def of_type(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type as annotations have it
-    """Return the schema of a dataclass, or of what its fields may be.
+    """Return the schema of `kind`, a dataclass or what its fields may be.
 
     Raises
     ------

@@ -59,6 +59,13 @@ class Save(Call):
 def saved(job_id: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Save a job's model as a request asks for it; return what `Saved` tells.
 
+    Parameters
+    ----------
+    job_id
+        The job.
+    asked
+        The request's body: ``path``, and ``timeout`` in seconds; both may be left out.
+
     Raises
     ------
     CommandError

@@ -54,7 +54,7 @@ class Stacks(Call):
 
 
 def stacks(job_id: str) -> dict[str, Any]:
-    """Return where the tasks of a job stand, and the elements that show it.
+    """Return where the tasks of `job_id` stand, and the elements that show it.
 
     Raises
     ------

@@ -96,7 +96,15 @@ _READ_SLOWEST = 0.2
 
 
 class Follower(Watcher):
-    """Looks for what is new of one job, from the place that its readers have reached."""
+    """Looks for what is new of one job, from the place that its readers have reached.
+
+    Parameters
+    ----------
+    job
+        The job.
+    work
+        The pools in which it is read.
+    """
 
     def __init__(self, job: Job, work: Work) -> None:
         self._job = job
@@ -352,7 +360,17 @@ class Page(Stream):
 
 
 def card_poller(work: Work, job_id: str, plugins: tuple[Plugin, ...]) -> Poller:
-    """Begin to look at a job's card."""
+    """Begin to look at a job's card.
+
+    Parameters
+    ----------
+    work
+        The pools in which the job is asked.
+    job_id
+        The job; it is opened at the first look.
+    plugins
+        Modules that add parts of theirs to the card.
+    """
     found: list[CardPoller] = []
     pool = "jobs"
 
@@ -368,7 +386,7 @@ def card_poller(work: Work, job_id: str, plugins: tuple[Plugin, ...]) -> Poller:
 
 
 def overview_poller(work: Work) -> Poller:
-    """Begin to look at all jobs and clusters."""
+    """Begin to look at all jobs and clusters, in pools of `work`."""
     return Poller(Overview(work).poll, _OVERVIEW, _OVERVIEW)
 
 

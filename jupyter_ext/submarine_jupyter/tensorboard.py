@@ -185,7 +185,7 @@ class JobTensorBoard(JupyterHandler):
 
 
 def proxy_handlers(work: Work) -> list[tuple[Any, ...]]:
-    """Return the routes of TensorBoard's pages as tornado takes them."""
+    """Return the routes of TensorBoard's pages as tornado takes them; they use pools of `work`."""
     given = {"work": work}
     return [
         (r"/submarine/jobs/(?P<job_id>[^/]{1,64})/tensorboard/?", JobTensorBoard, given),
@@ -261,7 +261,7 @@ _SHOWN = {
 
 
 def shown(board: Board) -> dict[str, Any]:
-    """Return a TensorBoard as the API shows it; its port and key stay here."""
+    """Return the TensorBoard `board` as the API shows it; its port and key stay here."""
     return {
         "id": board.id,
         "url": board.path.lstrip("/"),
@@ -281,6 +281,13 @@ def listed() -> dict[str, Any]:
 def opened(asked: dict[str, Any], begin: Path) -> dict[str, Any]:
     """Return a TensorBoard over what a request asks for; it starts where it does not run.
 
+    Parameters
+    ----------
+    asked
+        The request's body: ``jobs``, ``all`` and ``logdir``.
+    begin
+        The folder that relative folders are below.
+
     Raises
     ------
     CommandError
@@ -297,7 +304,7 @@ def opened(asked: dict[str, Any], begin: Path) -> dict[str, Any]:
 
 
 def stopped(board_id: str) -> dict[str, Any]:
-    """End a TensorBoard of the user's."""
+    """End the user's TensorBoard `board_id`; ``stopped`` is false where it ran no more."""
     return {"id": board_id, "stopped": stop_board(default_home(), board_id)}
 
 

@@ -48,7 +48,7 @@ class Terminal(Call):
 
 
 def running(job_id: str) -> str:
-    """Return the id of a job that runs.
+    """Return `job_id` where that job runs.
 
     Raises
     ------

@@ -91,6 +91,13 @@ class Work:
     ) -> _T:
         """Run what may block, in a thread of `pool`.
 
+        Parameters
+        ----------
+        pool
+            Its name; pools are made when they are first used.
+        function, args, kwargs
+            What is called, and with what.
+
         Raises
         ------
         ClusterError

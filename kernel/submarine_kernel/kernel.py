@@ -10,7 +10,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 
 class SubmarineKernel(IPythonKernel):
-    """IPython's kernel with Submarine's magics; works with ipykernel 6.29 to 7.x."""
+    """IPython's kernel with Submarine's magics; works with ipykernel 6.29 to 7.x.
+
+    Parameters
+    ----------
+    options
+        Those of ipykernel's kernel.
+    """
 
     implementation = "submarine"
     banner = "Submarine (Python): cells that start with %%submarine run as jobs"

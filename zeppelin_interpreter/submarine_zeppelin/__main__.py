@@ -27,7 +27,7 @@ that recovers its interpreters is back sooner."""
 
 
 def read_arguments(arguments: list[str]) -> argparse.Namespace:
-    """Read what Zeppelin's launcher says; what other launchers say more is passed over."""
+    """Read the `arguments` of Zeppelin's launcher; what other launchers say more is passed over."""
     parser = argparse.ArgumentParser("submarine_zeppelin", description=__doc__)
     parser.add_argument("-c", dest="host", default="", help="where Zeppelin's event server is")
     parser.add_argument("-p", dest="port", type=int, default=0, help="the event server's port")
@@ -44,7 +44,7 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve Zeppelin until it says that it is over, or is gone; return an exit code."""
+    """Serve Zeppelin, as `arguments` say, until it is over or gone; return an exit code."""
     told = read_arguments(arguments)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,6 +83,10 @@ def wait_for_end(events: Events, over: threading.Event, launched: bool) -> None:
 
     Parameters
     ----------
+    events
+        Which know where Zeppelin is.
+    over
+        Set when Zeppelin, or a signal, says that it is over.
     launched
         Whether Zeppelin has started it, so that it ends where Zeppelin is gone.
     """

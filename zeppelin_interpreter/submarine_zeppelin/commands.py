@@ -121,6 +121,10 @@ def metadata(
 
     Parameters
     ----------
+    action
+        What the paragraph does.
+    paragraph
+        The paragraph, its note and who runs it.
     order
         The ids of the note's paragraphs from top to bottom, where they are known.
     cluster
@@ -281,7 +285,7 @@ def typed(line: str) -> str:
 
 
 def modern_words(line: str) -> tuple[str, str] | None:
-    """Return what an old command means now, and a word on the new name; None for other lines."""
+    """Return what the old command `line` means now, and a word on the new name; None for others."""
     if found := _YARN_JAR.match(line):
         rest = line[found.end() :]
         return rest, "`yarn jar … job run` is now `%submarine job run`; what follows is the same"
@@ -312,6 +316,15 @@ _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 def is_true(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     """Return a local property that is true or false.
+
+    Parameters
+    ----------
+    properties
+        The paragraph's local properties.
+    name
+        Which of them.
+    default
+        What it is where it is not given, or empty.
 
     Raises
     ------

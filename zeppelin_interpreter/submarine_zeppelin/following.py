@@ -148,12 +148,12 @@ class Follower(Renderer):
     # What is shown
 
     def write(self, stream: str, text: str) -> None:
-        """Show text as it is."""
+        """Show `text` as it is, as that of `stream`: ``stdout`` or ``stderr``."""
         self._clear_if_waiting()
         self._take("stream", {"name": stream, "text": text})
 
     def publish(self, item: Display) -> None:
-        """Show a display as it is."""
+        """Show the display `item` as it is."""
         if item.kind == "clear":
             self._clear = True
             if not item.wait:

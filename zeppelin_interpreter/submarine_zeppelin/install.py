@@ -79,7 +79,7 @@ class Zeppelin:
 
 
 def find_zeppelin(home: str | Path | None = None) -> Zeppelin:
-    """Return the Zeppelin in a folder, by default in that which ``ZEPPELIN_HOME`` names.
+    """Return the Zeppelin in the folder `home`, by default in that which ``ZEPPELIN_HOME`` names.
 
     Raises
     ------
@@ -171,7 +171,9 @@ def _property(key: Key) -> dict[str, str | None]:
 
 
 def uninstall(zeppelin: Zeppelin) -> bool:
-    """Take the interpreter out, and put back what stood there before; whether it was there.
+    """Take the interpreter out of `zeppelin`; return whether it was there.
+
+    What stood there before is put back.
 
     Raises
     ------
@@ -193,7 +195,13 @@ def uninstall(zeppelin: Zeppelin) -> bool:
 
 
 def run_python(program: str) -> str:
-    """Return what keeps a Python from running the interpreter, in words; "" where nothing does."""
+    """Return what keeps a Python from running the interpreter, in words; "" where nothing does.
+
+    Parameters
+    ----------
+    program
+        Its path.
+    """
     try:
         done = subprocess.run(  # noqa: S603 - the admin's own Python
             [program, "-c", f"{_QUESTION}\nimport thriftpy2, ipykernel, jupyter_client"],

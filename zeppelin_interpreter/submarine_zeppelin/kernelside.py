@@ -150,7 +150,7 @@ def listing_table(listing: Listing[Any]) -> dict[str, Any] | None:
 
 
 def sweep_table(found: Found) -> dict[str, Any] | None:
-    """Return a sweep's trials as a table, which the page can sort; None where there are none."""
+    """Return the trials `found` as a table, which the page can sort; None where there are none."""
     heads, rows = found.table()
     return {**table(heads, rows), "below": repr(found)} if rows else None
 
@@ -211,7 +211,13 @@ class Note:
         self._cluster = bench.cluster_in_use
 
     def before(self, info: Any) -> None:  # noqa: ANN401 - IPython's ExecutionInfo
-        """Take what the request says of its paragraph, before that is executed."""
+        """Take what the request says of its paragraph, before that is executed.
+
+        Parameters
+        ----------
+        info
+            What IPython says of what it will execute.
+        """
         parent = self._bench.shell.kernel.get_parent()  # type: ignore[attr-defined] # a kernel's
         told = parent.get("metadata", {}).get("submarine")
         cell_id = getattr(info, "cell_id", None)
@@ -229,7 +235,13 @@ class Note:
             self._take_part(cell_id, info.raw_cell, told)
 
     def after(self, result: Any) -> None:  # noqa: ANN401 - IPython's ExecutionResult
-        """Tell what has changed; help where a paragraph imports a part, a file only in the job."""
+        """Tell what has changed; help where a paragraph imports a part, a file only in the job.
+
+        Parameters
+        ----------
+        result
+            What IPython says of how it ended.
+        """
         frontend.current.leave = None
         if self._cluster != self._bench.cluster_in_use:
             self._cluster = self._bench.cluster_in_use
@@ -246,7 +258,7 @@ class Note:
                 )
 
     def lines(self, _: str, cell: str) -> None:
-        """Do a command a line, and show what each returns."""
+        """Do the commands in `cell`, one a line, and show what each returns."""
         for line in filter(None, map(str.strip, cell.split("\n"))):
             group, _, word = line.partition(" ")
             value = self._own(word) if group == "note" else run_line(self._bench, line)
@@ -254,7 +266,10 @@ class Note:
                 display(value)
 
     def home(self, line: str) -> object:
-        """Bring home a job that its paragraph has followed; return its value."""
+        """Bring home the job in `line`, which its paragraph has followed; return its value.
+
+        Where ``--quiet`` stands behind its id, the value is None: it is not to be shown.
+        """
         job_id, _, quiet = line.strip().partition(" ")
         value = bring_home(self._bench, open_job(job_id))
         return None if quiet else value

@@ -44,7 +44,7 @@ _CONTEXT = "z"
 
 
 def knows(data: Any) -> bool:  # noqa: ANN401 - JSON
-    """Return whether a file's JSON is a note of Zeppelin's."""
+    """Return whether `data`, the JSON of a file, is a note of Zeppelin's."""
     return isinstance(data, dict) and isinstance(data.get("paragraphs"), list)
 
 

@@ -44,10 +44,10 @@ class Sink(Protocol):
     """
 
     def append(self, index: int, text: str) -> None:
-        """Add text to a message of type ``TEXT``."""
+        """Add `text` to message `index`, which is of type ``TEXT``."""
 
     def update(self, index: int, type: str, data: str) -> None:  # noqa: A002 - Zeppelin's word
-        """Begin a message, or replace all of it."""
+        """Begin message `index`, or replace all of it, by `data` of `type`, see `Message`."""
 
     def update_all(self, messages: Sequence[Message]) -> None:
         """Replace all messages; there may be fewer than before."""
@@ -83,7 +83,7 @@ class PlainStream:
         self._begun = ""
 
     def feed(self, text: str) -> str:
-        """Return what can be shown of the next piece."""
+        """Return what can be shown of the next piece, `text`, and of what was held back before."""
         text = self._begun + text
         begun = _BEGUN.search(text, max(0, len(text) - 260))
         self._begun = begun[0] if begun and len(begun[0]) <= 260 else ""  # noqa: PLR2004 - as above
@@ -109,7 +109,7 @@ _WORDS = (
 
 
 def zeppelins_words(text: str) -> str:
-    """Return a message of ours as Zeppelin's people say it: a cell is a paragraph to them."""
+    """Return `text` of ours as Zeppelin's people say it: a cell is a paragraph to them."""
     for pattern, word in _WORDS:
         text = pattern.sub(word, text)
     return text
@@ -338,7 +338,7 @@ class Budget:
         self._tails = 0
 
     def split(self, text: str) -> tuple[str, str]:
-        """Take what there is room for, up to the end of a line; return it, and the rest."""
+        """Take of `text` what there is room for, up to a line's end; return it, and the rest."""
         size = _wire_size(text)
         if size <= self._left:
             self._left -= size
@@ -363,6 +363,8 @@ class OutputBuffer:
 
     Parameters
     ----------
+    budget
+        Of the paragraph; what this one keeps is taken from it.
     where
         What to say where lines are left out.
     """
@@ -411,7 +413,7 @@ class OutputBuffer:
         return True
 
     def text(self, *, live: bool = False) -> str:
-        """Return the block; while the paragraph runs only little of its last part."""
+        """Return the block; `live`, while the paragraph runs, only little of its last part."""
         if self._tail is None:
             return self._head
         elided, last = self._tail.last(_LIVE_SIZE if live else None)
@@ -474,7 +476,7 @@ class Outputs:
         self._where = f"a paragraph shows {limit:,} bytes (zeppelin.interpreter.output.limit)"
 
     def stream(self, name: str, text: str) -> None:
-        """Take what was written to ``stdout`` or ``stderr``."""
+        """Take `text` that was written to `name`, ``stdout`` or ``stderr``."""
         if not text:
             return
         self._clear_if_waiting()
@@ -488,19 +490,27 @@ class Outputs:
                 self._add(piece)
 
     def say(self, text: str) -> None:
-        """Show a line of our own."""
+        """Show the line `text` of our own."""
         self._clear_if_waiting()
         self._add_text(f"{text}\n")
 
     def display(self, bundle: Mapping[str, object], display_id: str | None = None) -> None:
-        """Take something displayed, or a result."""
+        """Take something displayed, or a result.
+
+        Parameters
+        ----------
+        bundle
+            Its forms by MIME type.
+        display_id
+            By what `update` finds it; None where it stays as it is.
+        """
         self._look_for_job(bundle)
         if messages := to_messages(bundle):
             self._clear_if_waiting()
             self._new(_DisplayItem(self._affordable(messages), display_id))
 
     def update(self, bundle: Mapping[str, object], display_id: str) -> None:
-        """Take a new state of what was displayed under that id, wherever it stands."""
+        """Take `bundle`, a new state of what was displayed as `display_id`, wherever it stands."""
         self._look_for_job(bundle)
         messages = to_messages(bundle)
         for item in self._items:
@@ -517,7 +527,15 @@ class Outputs:
             self._sink.update_all([])
 
     def error(self, ename: str, evalue: str, traceback: Sequence[str]) -> None:
-        """Take an error as the kernel shows it."""
+        """Take an error as the kernel shows it.
+
+        Parameters
+        ----------
+        ename, evalue
+            Its type and message, shown where there is no traceback.
+        traceback
+            The lines of it, with colours.
+        """
         text = plain_text("\n".join(traceback) or f"{ename}: {evalue}").rstrip("\n")
         text = zeppelins_words(text) if ename in _OURS else text
         if len(text) > self._budget.limit:

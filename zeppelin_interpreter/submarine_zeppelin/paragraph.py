@@ -61,7 +61,7 @@ class UserParagraph(Protocol):
 
 
 def note_job(paragraph: UserParagraph, code: str, job_id: str) -> None:
-    """Note that a paragraph has begun a job by that code."""
+    """Note that `paragraph` has begun the job `job_id` by `code`."""
     path = _path(paragraph)
     with suppress(OSError):
         make_private(path.parent)
@@ -150,6 +150,10 @@ class Run:
 
     Parameters
     ----------
+    paragraph
+        What is run.
+    session
+        Whose kernel runs it, in turn.
     events
         Where what it shows is sent meanwhile.
     """

@@ -37,7 +37,7 @@ class _Row(NamedTuple):
 
 
 def plain_address(text: str) -> Address:
-    """Return an address; IPv4 as such, also where it came written as IPv6.
+    """Return the address `text`; IPv4 as such, also where it came written as IPv6.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def plain_address(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address, or a name, is one of this machine alone."""
+    """Return whether `host`, an address or a name, is one of this machine alone."""
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost"
@@ -84,7 +84,7 @@ def uid_of_peer(connection: socket.socket) -> int | None:
 
 
 def uid_of_listener(host: str, port: int) -> int | None:
-    """Return the user whose process listens there; None where none of this machine does."""
+    """Return the user whose process listens at `host` and `port`; None where none here does."""
     wanted = {one for one in _addresses(host, port) if _is_own(one)}
     for row in _rows():
         at, listens = row.own
@@ -141,7 +141,13 @@ class Callers:
                 ) from None
 
     def zeppelin_is_at(self, host: str, port: int) -> str:
-        """Let the Zeppelin that listens there call; return what there is to know, in words."""
+        """Let the Zeppelin that listens there call; return what there is to know, in words.
+
+        Parameters
+        ----------
+        host, port
+            Where Zeppelin listens for what interpreters tell it.
+        """
         uid = uid_of_listener(host, port)
         with self._lock:
             if uid is not None:

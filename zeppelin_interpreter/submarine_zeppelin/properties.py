@@ -193,7 +193,10 @@ def _count(found: Properties, name: str, value: str) -> None:
 
 
 def read_place(text: str) -> tuple[str, int] | None:
-    """Read ``HOST:PORT``; None where it is none."""
+    """Read `text`, ``HOST:PORT``; None where it is none.
+
+    Without a host it is all addresses of the machine.
+    """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or not 0 < int(port) < _PORTS or "/" in host:
         return None

@@ -38,6 +38,11 @@ def begin_log(group: str) -> None:
     """Let what this process and its children write go there from now on, after what is there.
 
     One of more than 10 MB is put aside as ``.log.1``. Where the disk refuses, all stays as it is.
+
+    Parameters
+    ----------
+    group
+        The id of the interpreter group, see `log_path`.
     """
     path = log_path(group)
     with suppress(OSError):
@@ -85,6 +90,8 @@ class Service:
 
     Parameters
     ----------
+    events
+        Where paragraphs send what they show; they know where Zeppelin is.
     shut_down
         Ends the process.
     """
@@ -102,7 +109,7 @@ class Service:
 
     @errors_as_answers
     def init(self, properties: Mapping[str, str]) -> None:
-        """Take Zeppelin's own configuration."""
+        """Take `properties`, Zeppelin's own configuration."""
         self._conf = dict(properties or {})
         if not is_loopback(self._conf.get(_ADDRESS, _LOOPBACK)):
             os.environ[ELSEWHERE] = "1"
@@ -115,7 +122,17 @@ class Service:
     def createInterpreter(  # noqa: N802 - Zeppelin's word, here and below
         self, group: str, session_id: str, _name: str, properties: Mapping[str, str], _user: str
     ) -> None:
-        """Make one of a session's classes: a session has one kernel for all of them."""
+        """Make one of a session's classes: a session has one kernel for all of them.
+
+        Parameters
+        ----------
+        group
+            The id of the interpreter group; empty where it is not told.
+        session_id
+            The session.
+        properties
+            Those of the interpreter's setting.
+        """
         # One that was started by hand is not told its group before: links are sent by its name.
         self._events.group = group or self._events.group
         limit = {_LIMIT: self._conf[_LIMIT]} if _LIMIT in self._conf else {}
@@ -128,13 +145,19 @@ class Service:
 
     @errors_as_answers
     def close(self, session_id: str, _name: str) -> None:
-        """End a session; jobs go on."""
+        """End the session `session_id`; jobs go on."""
         self._sessions.close(session_id)
         self._forget()
 
     @errors_as_answers
     def reconnect(self, host: str, port: int) -> None:
-        """Answer another Zeppelin from now on: it was started anew, and knows no links."""
+        """Answer another Zeppelin from now on: it was started anew, and knows no links.
+
+        Parameters
+        ----------
+        host, port
+            Where the event server of that one listens.
+        """
         self._events.connect(host, port)
         with self._lock:
             runs = list(self._runs.values())
@@ -152,6 +175,17 @@ class Service:
         """Run a paragraph to its end.
 
         Zeppelin sends it again where it gets no answer, three times in all: it is run once.
+
+        Parameters
+        ----------
+        session_id
+            The session.
+        name
+            The class that runs it.
+        text
+            The paragraph's text, without the ``%…`` that it begins with.
+        context
+            Which paragraph of which note, who runs it, and its forms.
         """
         try:
             run, is_new = self._run_of(session_id, _paragraph(name, text, context))
@@ -199,20 +233,23 @@ class Service:
 
     @errors_as_answers
     def cancel(self, _session_id: str, _name: str, context: Any) -> None:  # noqa: ANN401
-        """End a paragraph that runs, or that waits for its turn."""
+        """End the paragraph of `context`, which runs or waits for its turn."""
         if run := self._find(context):
             run.answered_at = time.monotonic()
             run.cancel()
 
     @errors_as_answers
     def getProgress(self, _session_id: str, _name: str, context: Any) -> int:  # noqa: ANN401, N802
-        """Return the percentage of a paragraph's job."""
+        """Return the percentage of the job of the paragraph of `context`; 0 where it has none."""
         run = self._find(context)
         return run.progress if run else 0
 
     @errors_as_answers
     def getStatus(self, _session_id: str, job_id: str) -> str:  # noqa: N802
-        """Return how far a paragraph is; the next one is sent once this one runs."""
+        """Return how far a paragraph is; the next one is sent once this one runs.
+
+        Zeppelin calls the paragraph's id `job_id`.
+        """
         with self._lock:
             found = [run for (_, paragraph), run in self._runs.items() if paragraph == job_id]
         if not found:
@@ -230,7 +267,17 @@ class Service:
     def completion(
         self, session_id: str, _name: str, text: str, cursor: int, _context: object
     ) -> list[Any]:
-        """Return what the word at the cursor may become."""
+        """Return what the word at the cursor may become.
+
+        Parameters
+        ----------
+        session_id
+            The session.
+        text
+            What the paragraph holds.
+        cursor
+            How many characters of it are before the cursor.
+        """
         kernel = self._sessions.get(session_id).kernel
         begins, matches = kernel.complete(text, cursor)
         typed = text[begins:cursor]

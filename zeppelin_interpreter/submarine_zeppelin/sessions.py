@@ -122,6 +122,10 @@ class Kernel:
 
         Parameters
         ----------
+        metadata
+            Of the request, see `commands.metadata`.
+        take
+            Takes what the kernel sends meanwhile, by its kind; "" now and then where nothing comes.
         kept
             Whether it is one of the notebook's cells.
 
@@ -201,6 +205,13 @@ class Kernel:
         """Return where the word at the cursor begins, and what it may become.
 
         Nothing while something runs: a key was pressed, nobody waits for long.
+
+        Parameters
+        ----------
+        code
+            What the paragraph holds.
+        cursor
+            How many characters of it are before the cursor.
         """
         if self._client is None or not self._asking.acquire(blocking=False):
             return cursor, []
@@ -254,7 +265,7 @@ def clear_left() -> None:
 
 
 def restarted(when: str) -> ClusterError:
-    """Return what a paragraph says whose session was closed under it."""
+    """Return what a paragraph says whose session was closed under it; `when` ends the sentence."""
     return ClusterError(f"the interpreter was restarted {when}", fix="run the paragraph again")
 
 
@@ -308,7 +319,7 @@ class ParagraphQueue:
 
     @contextmanager
     def standing(self, place: QueuePlace) -> Iterator[None]:
-        """Stand in the queue, at its end."""
+        """Have `place` in the queue, at its end, for the time of a ``with``."""
         with self._moved:
             self._places.append(place)
         try:
@@ -324,6 +335,8 @@ class ParagraphQueue:
 
         Parameters
         ----------
+        place
+            That of the paragraph, which stands in the queue.
         tell
             Told what it waits for, in words, and "" once it no longer waits.
 
@@ -342,7 +355,7 @@ class ParagraphQueue:
                 self._moved.notify_all()
 
     def leave(self, place: QueuePlace) -> None:
-        """Let a paragraph wait no longer."""
+        """Let the paragraph of `place` wait no longer."""
         with self._moved:
             place.left = True
             self._moved.notify_all()
@@ -508,6 +521,13 @@ class Sessions:
         """Take the properties of a session, and begin to start its kernel.
 
         What they say of the environment holds for all of this process: a setting has one.
+
+        Parameters
+        ----------
+        session_id
+            The session.
+        properties
+            Those of the interpreter's setting, and the limit of outputs.
         """
         os.environ.update(read_properties(properties).environment)
         with self._lock:
@@ -515,7 +535,7 @@ class Sessions:
         self.get(session_id)
 
     def get(self, session_id: str) -> Session:
-        """Return a session; begin it where it is not there."""
+        """Return the session `session_id`; begin it where it is not there."""
         with self._lock:
             if session_id not in self._sessions:
                 self._sessions[session_id] = Session(
@@ -524,7 +544,7 @@ class Sessions:
             return self._sessions[session_id]
 
     def close(self, session_id: str) -> None:
-        """End a session; another of the same id begins anew."""
+        """End the session `session_id`; another of the same id begins anew."""
         with self._lock:
             session = self._sessions.pop(session_id, None)
         if session is not None:

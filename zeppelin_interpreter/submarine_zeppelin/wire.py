@@ -25,7 +25,7 @@ from submarine_zeppelin.peers import Callers
 
 
 def log(text: str) -> None:
-    """Write a line into the interpreter's log, which Zeppelin keeps."""
+    """Write the line `text` into the interpreter's log, which Zeppelin keeps."""
     sys.stderr.write(f"submarine: {text}\n")
     sys.stderr.flush()
 
@@ -85,6 +85,8 @@ class Listener:
 
         Parameters
         ----------
+        handler
+            What does the calls: a method for each of the service, see `IDL`.
         delivered
             Called in the thread of a call once its answer has been sent.
         refusal
@@ -170,6 +172,13 @@ class EventServer:
     def call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - as the method has it
         """Call a method of the service, and return what it returns.
 
+        Parameters
+        ----------
+        method
+            Its name.
+        arguments
+            As the service has them, see `IDL`.
+
         Raises
         ------
         RefusedError
@@ -210,6 +219,11 @@ def address_towards(host: str, port: int) -> str:
     """Return the one address of this machine that leads to Zeppelin.
 
     Where Zeppelin runs on the same machine that is a loopback address.
+
+    Parameters
+    ----------
+    host, port
+        Where Zeppelin listens.
 
     Raises
     ------
@@ -262,7 +276,15 @@ _DRAW_AFTER = 0.5, 3.0
 
 
 class ParagraphSink:
-    """What one paragraph shows now: the `Sink` of its outputs. Never waits, never raises."""
+    """What one paragraph shows now: the `Sink` of its outputs. Never waits, never raises.
+
+    Parameters
+    ----------
+    events
+        What sends it.
+    note_id, paragraph_id
+        Which paragraph of which note.
+    """
 
     def __init__(self, events: Events, note_id: str, paragraph_id: str) -> None:
         self.place = note_id, paragraph_id
@@ -276,7 +298,15 @@ class ParagraphSink:
         self._events = events
 
     def append(self, index: int, text: str) -> None:
-        """Add text to a message of type ``TEXT``."""
+        """Add text to a message of type ``TEXT``.
+
+        Parameters
+        ----------
+        index
+            Which message, from 0; nothing is done where it has not begun.
+        text
+            What is added.
+        """
         with self._events.lock:
             if index < len(self.messages):
                 old = self.messages[index]
@@ -285,7 +315,7 @@ class ParagraphSink:
         self._events.wake(self)
 
     def update(self, index: int, type: str, data: str) -> None:  # noqa: A002 - Zeppelin's word
-        """Begin a message, or replace all of it."""
+        """Begin message `index`, or replace all of it, by `data` of `type`."""
         with self._events.lock:
             self.messages[index : index + 1] = [Message(type, data)]
             self.new.add(index)
@@ -327,7 +357,7 @@ class Events:
         threading.Thread(target=self._run, name="events", daemon=True).start()
 
     def connect(self, host: str, port: int) -> None:
-        """Send to that event server from now on."""
+        """Send to the event server at `host` and `port` from now on."""
         if told := self._callers.zeppelin_is_at(host, port):
             log(told)
         former, self.server = self.server, EventServer(host, port)
@@ -335,17 +365,17 @@ class Events:
             former.close()
 
     def shown(self, note_id: str, paragraph_id: str) -> ParagraphSink:
-        """Return what takes the outputs of a paragraph that begins to run."""
+        """Return what takes the outputs of `paragraph_id` in `note_id`, which begins to run."""
         return ParagraphSink(self, note_id, paragraph_id)
 
     def wake(self, shown: ParagraphSink) -> None:
-        """Send what is new of a paragraph, soon."""
+        """Send what is new of the paragraph of `shown`, soon."""
         with self.lock:
             self._waiting[shown.place] = shown
         self._bell.set()
 
     def over(self, shown: ParagraphSink) -> None:
-        """Send nothing more of a paragraph: its result has all, and must come last."""
+        """Send nothing more of the paragraph of `shown`: its result has all, and must come last."""
         with self.lock:
             self._waiting.pop(shown.place, None)
         if self._sending.acquire(timeout=_AGAIN):
@@ -354,7 +384,19 @@ class Events:
             self._unsaved.pop(shown.place, None)
 
     def link(self, shown: ParagraphSink, label: str, tooltip: str, url: str) -> None:
-        """Put a job's link on a paragraph."""
+        """Put a job's link on a paragraph.
+
+        Parameters
+        ----------
+        shown
+            What takes the paragraph's outputs, see `shown`.
+        label
+            What the link reads.
+        tooltip
+            What is shown while a pointer is on it.
+        url
+            Where it leads to.
+        """
         note_id, paragraph_id = shown.place
         told = {
             "noteId": note_id,
@@ -372,6 +414,11 @@ class Events:
 
         The new page of Zeppelin takes a result without drawing it: it does at the next message
         about the paragraph, whatever that says.
+
+        Parameters
+        ----------
+        note_id, paragraph_id
+            Which paragraph of which note.
         """
         now = time.monotonic()
         with self.lock:
@@ -379,7 +426,15 @@ class Events:
         self._bell.set()
 
     def paragraphs(self, user: str, note_id: str) -> list[Mapping[str, str]]:
-        """Return id and title of a note's paragraphs, in order; empty where nobody tells."""
+        """Return id and title of a note's paragraphs, in order; empty where nobody tells.
+
+        Parameters
+        ----------
+        user
+            Who asks: a note may not be for all to read.
+        note_id
+            The note.
+        """
         with suppress(OSError):
             if self.server is not None:
                 found = self.server.call("getParagraphList", user, note_id)

@@ -69,6 +69,13 @@ class ArtifactMirror:
     def bring(self, source: LogSource, sizes: Mapping[str, int]) -> str:
         """Bring what is not here yet; return what did not come, in words, if anything.
 
+        Parameters
+        ----------
+        source
+            The logs of the task's container.
+        sizes
+            Bytes by the name of each file that the source has.
+
         Raises
         ------
         ClusterError

@@ -135,7 +135,7 @@ class Stop(Protocol):
         """Return whether the driver ends, and leaves the job to the next one."""
 
     def wait(self, timeout: float) -> object:
-        """Rest that many seconds, less where something happens."""
+        """Rest `timeout` seconds, less where something happens."""
 
 
 class JobRun:

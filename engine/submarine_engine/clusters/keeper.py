@@ -190,6 +190,13 @@ def give_back(folder: KeeperFolder, problem: str) -> None:
 
     Nobody waits for ever for that: a job that no keeper has begun with is over. One that the
     cluster may know of is not, whatever its keeper says.
+
+    Parameters
+    ----------
+    folder
+        The keeper's, with the list of its jobs.
+    problem
+        Why the keeper cannot begin, in words.
     """
     for job_id in folder.open_jobs():
         paths = JobPaths(folder.home, job_id)
@@ -202,7 +209,15 @@ def give_back(folder: KeeperFolder, problem: str) -> None:
 
 
 def end_unwatched(paths: JobPaths, problem: str) -> None:
-    """Write that a job is lost to its readers, and why; nothing where it is over."""
+    """Write that a job is lost to its readers, and why; nothing where it is over.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    problem
+        What went wrong with its keeper, in words.
+    """
     record = read_json(paths.record)
     if record is None or fold(event for event, _ in read_events(paths.events)[0]).state.final:
         return
@@ -217,6 +232,13 @@ def leave_to_next(paths: JobPaths, problem: str) -> None:
     """Say to the readers of a job that may run what keeps its keeper; the next one goes on with it.
 
     Whoever looks at the job starts that.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    problem
+        Why the keeper cannot begin, in words.
     """
     record = read_json(paths.record)
     status = fold(event for event, _ in read_events(paths.events)[0])
@@ -237,6 +259,11 @@ def adopt_unhanded(folder: KeeperFolder) -> None:
     """Take up jobs whose submitter was killed once they were on record, before it handed them on.
 
     Whoever looks at such a job does the same.
+
+    Parameters
+    ----------
+    folder
+        The keeper's: jobs of its home and cluster are looked through, and put on its list.
     """
     for summary in iter_jobs(folder.home):
         if summary.cluster == folder.name and not summary.state.final:
@@ -245,7 +272,7 @@ def adopt_unhanded(folder: KeeperFolder) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run a keeper: home, cluster, the cluster's key, the descriptor of the lock."""
+    """Run a keeper by `arguments`: home, cluster, its key, the descriptor of the lock."""
     home, name, key, lock = arguments
     folder = KeeperFolder(Path(home), name, key)
     try:

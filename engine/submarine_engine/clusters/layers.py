@@ -201,7 +201,15 @@ def _metadata(info: Path) -> tuple[str, str, frozenset[str]]:
 
 
 def loose(site: Path, claimed: frozenset[str]) -> Iterator[Installed]:
-    """Return what lies in `site` and belongs to no ``RECORD``: old installs, files put by hand."""
+    """Return what lies in `site` and belongs to no ``RECORD``: old installs, files put by hand.
+
+    Parameters
+    ----------
+    site
+        A folder that packages are installed in.
+    claimed
+        Names directly in the folder that belong to a ``RECORD``.
+    """
     for path in sorted(site.iterdir()):
         if path.name in claimed or path.name in SKIPPED or path.suffix == ".pth":
             continue
@@ -246,7 +254,7 @@ def tree(path: Path, name: str) -> Iterator[File]:
 
 
 def stamp(files: Sequence[File], seed: str = "") -> str:
-    """Return a hash of the content of `files`."""
+    """Return a hash of `seed`, and of names and content of `files` as far as they are there."""
     digest = hashlib.sha256(seed.encode())
     for file in files:
         with suppress(FileNotFoundError):
@@ -417,7 +425,7 @@ def _relocated(script: bytes) -> bytes:
 
 
 def digest_of(data: bytes | Path) -> str:
-    """Return the SHA-256 of bytes, or of a file, in hexadecimal."""
+    """Return the SHA-256 of `data`, bytes or the path of a file, in hexadecimal."""
     if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest()
     status = data.stat()
@@ -536,7 +544,7 @@ def plan_layers() -> LayerPlan:
 
 
 def together(found: Iterable[Installed]) -> list[list[Installed]]:
-    """Return the distributions in groups that have to lie in one folder.
+    """Return the distributions `found` in groups that have to lie in one folder.
 
     These are the ones that share a folder (``nvidia``, ``google``): a library finds the others
     beside it, ``$ORIGIN/../../nvidia/…``, and so does whatever requires one of NVIDIA's.

@@ -35,6 +35,13 @@ def accept(spec: JobSpec, home: Path) -> JobSpec:
 
     That is the setting's where the job names none; a job that works for another one tells nobody.
 
+    Parameters
+    ----------
+    spec
+        The job; ``notify`` may be an address, a secret's name or a reference.
+    home
+        Where all jobs are kept, and addresses with them.
+
     Raises
     ------
     SubmissionError
@@ -89,7 +96,7 @@ def keep(home: Path, address: str) -> str:
 
 
 def find(home: Path, named: str) -> str | None:
-    """Return the address that a reference stands for; None where none is kept."""
+    """Return the address that the reference `named` stands for; None where `home` keeps none."""
     if not webhooks.is_reference(named):
         return None
     with suppress(OSError, ValueError, CommandError):
@@ -123,7 +130,17 @@ def _of_secret(name: str) -> str:
 
 
 def note(paths: JobPaths, record: Mapping[str, Any]) -> bool:
-    """Note that a job's end is to be told, where it is; done again, it changes nothing."""
+    """Note that a job's end is to be told; return whether it is.
+
+    Done again, it changes nothing.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    record
+        The content of its ``record.json``.
+    """
     spec = record.get("spec") or {}
     if spec.get("parent") or spec.get("notify") in (None, webhooks.NONE):
         return False
@@ -135,7 +152,10 @@ def note(paths: JobPaths, record: Mapping[str, Any]) -> bool:
 
 
 def start(paths: JobPaths) -> None:
-    """Start the process that tells of a job's end; nothing where the machine can start none."""
+    """Start the process that tells of the end of the job at `paths`.
+
+    Nothing happens where the machine can start none.
+    """
     from submarine_engine.clusters.machine import spawn_detached  # noqa: PLC0415 - few need it
 
     home = paths.root.parents[1]
@@ -148,11 +168,11 @@ def start(paths: JobPaths) -> None:
 
 
 def entry_of(paths: JobPaths) -> Path:
-    """Return the file that says that a job's end is still to be told."""
+    """Return the file that says that the end of the job at `paths` is still to be told."""
     return paths.root.parents[1] / "webhooks" / "due" / paths.job_id
 
 
 def due(home: Path) -> Iterator[str]:
-    """Yield the jobs whose end is still to be told, the oldest first."""
+    """Yield the ids of jobs of `home` whose end is still to be told, the oldest first."""
     with suppress(OSError):
         yield from filter(is_job_id, sorted(os.listdir(home / "webhooks" / "due")))  # noqa: PTH208 - names

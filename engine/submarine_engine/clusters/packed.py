@@ -21,10 +21,14 @@ def unpack(read: Read, pieces: Mapping[str, int], sha256: str, folder: Path) -> 
 
     Parameters
     ----------
+    read
+        Reads from the container: a piece's name, the byte to begin at, and how many at most.
     pieces
         The bytes of each piece of the archive, in their order.
     sha256
         What the sum of all of them has to be.
+    folder
+        The empty folder.
 
     Raises
     ------

@@ -326,7 +326,13 @@ def _copy(storage: Storage, name: str, files: Sequence[File], folder: Path) -> b
 
 
 class FolderStorage:
-    """A checkpoint path on this machine."""
+    """A checkpoint path on this machine.
+
+    Parameters
+    ----------
+    root
+        Its folder.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root

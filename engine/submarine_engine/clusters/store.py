@@ -78,6 +78,8 @@ class Journal:
 
     Parameters
     ----------
+    paths
+        The job's files.
     record
         The content of the job's ``record.json``.
 

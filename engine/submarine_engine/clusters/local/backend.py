@@ -152,6 +152,13 @@ def over_limit(roots: Sequence[int], limit: int) -> str | None:
 
     Pages that processes share are counted once: data loaders forked from a large parent do not
     make it larger.
+
+    Parameters
+    ----------
+    roots
+        Ids of processes of one task; those started by them are found from there.
+    limit
+        Bytes for all of them together.
     """
     tree = _trees(roots)
     if sum(seen.rss for seen in tree.values()) <= limit:
@@ -240,7 +247,19 @@ class Process:
 
 
 class LocalTask(TaskRun):
-    """A task that writes its files where they belong, by itself."""
+    """A task that writes its files where they belong, by itself.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    task
+        Which of its tasks.
+    gpus
+        How many GPUs it was asked for with.
+    request
+        The job's request, which has the task's process.
+    """
 
     def __init__(self, paths: JobPaths, task: str, gpus: int, request: LocalRequest) -> None:
         super().__init__(paths, task, gpus)
@@ -721,7 +740,7 @@ class LocalBackend(Backend):
 
 
 def own_checkpoints(paths: JobPaths) -> Path:
-    """Return where the checkpoints of a job lie that names no ``--checkpoint_path``."""
+    """Return where the job at `paths` has its checkpoints if it names no ``--checkpoint_path``."""
     return paths.root / "checkpoints"
 
 
@@ -758,6 +777,10 @@ def supervise(  # noqa: PLR0913 - what `supervisor` has found out by then
 
     Parameters
     ----------
+    home
+        Where all jobs are kept.
+    job_id
+        Which of them.
     pid
         The process of the job's only task: our child, and the leader of its session. 0 for a job
         of several tasks, which are started here.
@@ -858,7 +881,15 @@ class Starter:
             self._zygote = OwnZygote(Path(ahead), paths, spec)
 
     def adopt(self, descriptor: int, pid: int) -> None:
-        """Take the job's own zygote, which was forked as the job began."""
+        """Take the job's own zygote, which was forked as the job began.
+
+        Parameters
+        ----------
+        descriptor
+            A connected socket to the job's own zygote.
+        pid
+            Its process.
+        """
         if self._zygote is not None:
             self._zygote.adopt(descriptor, pid)
 
@@ -874,7 +905,13 @@ class Starter:
             self._zygote = None
 
     def start_first(self, processes: Sequence[Process]) -> bool:
-        """Start all tasks; False where another supervisor has begun the job."""
+        """Start all tasks; False where another supervisor has begun the job.
+
+        Parameters
+        ----------
+        processes
+            The job's tasks, not started; their processes are noted in them.
+        """
         launch = read_json(launch_file(self._paths))
         try:
             launch_file(self._paths).unlink()  # as `supervisor._start` does, and why
@@ -893,7 +930,15 @@ class Starter:
         return True
 
     def start_again(self, processes: Sequence[Process], attempt: int) -> None:
-        """Start the tasks of another attempt, with plans that say so."""
+        """Start the tasks of another attempt, with plans that say so.
+
+        Parameters
+        ----------
+        processes
+            The tasks of that attempt, not started; their processes are noted in them.
+        attempt
+            Its number, which the plans give.
+        """
         if not self._plan(processes, attempt):
             return
         if self._zygote is not None:
@@ -905,6 +950,11 @@ class Starter:
         """Start what lets the user into a task, see `submarine_runtime.inside`.
 
         It is the task's by its environment, so it counts as the task's, and is ended with it.
+
+        Parameters
+        ----------
+        process
+            The task's; nothing is done where it has not been started or has ended.
 
         Raises
         ------

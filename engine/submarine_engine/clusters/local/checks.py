@@ -27,6 +27,13 @@ _WHERE = "local cluster"
 def check_spec(spec: JobSpec, found: Inventory) -> JobSpec:
     """Refuse what this machine cannot do; return `spec` with its number of GPUs.
 
+    Parameters
+    ----------
+    spec
+        What is asked for.
+    found
+        What this machine has.
+
     Raises
     ------
     UnsupportedError, ResourcesError
@@ -145,6 +152,8 @@ def local_checks(gpus: Sequence[Gpu], config: Config) -> Iterator[Check]:
 
     Parameters
     ----------
+    gpus
+        Those that were found, or are declared.
     config
         The settings, one of which may declare them.
     """

@@ -27,7 +27,7 @@ _PATIENCE = 1.0  # seconds: readers hold it for a moment; who holds it longer ru
 
 
 def launch_file(paths: JobPaths) -> Path:
-    """Return the path of the job's ``launch.json``."""
+    """Return the path of ``launch.json`` of the job at `paths`."""
     return paths.root / "launch.json"
 
 
@@ -38,6 +38,8 @@ def start(paths: JobPaths, leases: Mapping[str, int], lock: int | None = None) -
 
     Parameters
     ----------
+    paths
+        The job's files.
     leases
         Locked descriptors by GPU id.
     lock
@@ -152,7 +154,7 @@ def sized(tasks: Mapping[str, dict[str, Any]], gpus: int) -> dict[str, dict[str,
 
 
 def open_logs(files: TaskPaths) -> tuple[int, int]:
-    """Open a task's stdout and stderr, to be appended to.
+    """Open stdout and stderr of the task of `files`, to be appended to.
 
     Raises
     ------
@@ -188,6 +190,13 @@ def _give_up(paths: JobPaths, reason: str) -> None:
 
 def end_unstarted(paths: JobPaths, reason: str) -> None:
     """Write that a job was cancelled before it began; the caller holds the supervisor's lock.
+
+    Parameters
+    ----------
+    paths
+        The job's files.
+    reason
+        Why; empty for the usual words.
 
     Raises
     ------

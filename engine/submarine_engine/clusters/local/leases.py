@@ -150,7 +150,10 @@ def _keep_whole(taken: dict[str, int], count: int, step: int) -> bool:
 
 
 def release_lease(leases: dict[str, int]) -> None:
-    """Close the descriptors; the GPUs are free where no other process has inherited them."""
+    """Close the descriptors in `leases`, by GPU, and empty it.
+
+    The GPUs are free where no other process has inherited them.
+    """
     while leases:
         locks.drop(leases.popitem()[1])
 

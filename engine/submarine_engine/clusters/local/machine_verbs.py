@@ -20,7 +20,7 @@ _LONGEST_REASON = 200
 
 
 def setup_(command: Command, output: Output) -> int:
-    """Make the machine a shared one."""
+    """Make the machine a shared one, as `command` says; tell `output`."""
     machine = setup(str(command.values.get("group", GROUP)))
     if output.json:
         output.data({"folder": str(machine.folder), "group": machine.group})
@@ -34,7 +34,7 @@ def setup_(command: Command, output: Output) -> int:
 
 
 def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all verbs
-    """List who holds what, and who waits."""
+    """List who holds what, and who waits, on `output`; `command` is not looked at."""
     machine = found_machine()
     held, waiting = machine.held(), machine.waiting()
     busy = utilization()
@@ -91,7 +91,7 @@ def list_(command: Command, output: Output) -> int:  # noqa: ARG001 - as all ver
 
 
 def end(command: Command, output: Output) -> int:
-    """End somebody's job, with a reason."""
+    """End the job of the user that `command` names, for the reason that it gives; tell `output`."""
     values = command.values
     reason = visible(str(values.get("reason", "")), line=True).strip()
     if not reason:
@@ -109,7 +109,7 @@ def end(command: Command, output: Output) -> int:
 
 
 def usage_(command: Command, output: Output) -> int:
-    """Tell what each user has had."""
+    """Tell on `output` what each user has had, since when `command` says."""
     price = load_config().value("gpu_hour_price")
     found = [one for one in all_usage(command.values.get("since")) if one.jobs]
     found.sort(key=lambda one: (-one.time.held, -one.time.queued, one.of))

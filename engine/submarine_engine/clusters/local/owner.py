@@ -91,7 +91,15 @@ def found_machine() -> SharedMachine:
 
 
 def homes(machine: SharedMachine, who: Account) -> list[Path]:
-    """Return where a user's jobs may be: where his leases and his queues say, and as is usual."""
+    """Return where a user's jobs may be: where his leases and his queues say, and as is usual.
+
+    Parameters
+    ----------
+    machine
+        The machine that they share.
+    who
+        The user.
+    """
     told = [
         lease.holder_notes().get("home", "") for lease in machine.held() if lease.uid == who.uid
     ]

@@ -115,7 +115,7 @@ def _within(
 
 
 def read_policy(path: Path) -> Policy:
-    """Read a policy.
+    """Read the policy in the file `path`.
 
     Raises
     ------

@@ -257,6 +257,11 @@ class Queue:
     def turn(self, ticket: Ticket) -> Turn | None:
         """Return what stands between a job and its GPUs; None where nobody else's jobs count.
 
+        Parameters
+        ----------
+        ticket
+            Of the job.
+
         Raises
         ------
         ClusterError, OSError
@@ -290,12 +295,12 @@ class Queue:
         return map(Ticket.from_line, self._file.lines().values())
 
     def ahead(self, job_id: str) -> int | None:
-        """Return how many tickets are before a job's; None where it has none."""
+        """Return how many tickets are before that of the job `job_id`; None where it has none."""
         lines = self._file.lines()
         return list(lines).index(job_id) if job_id in lines else None
 
     def ticket(self, job_id: str) -> Ticket | None:
-        """Return a job's ticket; None where it has none."""
+        """Return the ticket of the job `job_id`; None where it has none."""
         line = self._file.lines().get(job_id)
         return Ticket.from_line(line) if line else None
 
@@ -306,6 +311,13 @@ class Queue:
 
     def cancel(self, job_id: str, reason: str) -> bool:
         """End a job that waits, and take its ticket away; False where it does not wait.
+
+        Parameters
+        ----------
+        job_id
+            The job.
+        reason
+            Why, for its user; empty for the usual words.
 
         Raises
         ------
@@ -360,6 +372,11 @@ class Queue:
 
         Behind others that a keeper looks after there is nothing to begin. So who submits many jobs
         to a queue of many users looks at all of these no more often than the keeper.
+
+        Parameters
+        ----------
+        job_id
+            The job that was put there.
 
         Returns
         -------
@@ -435,7 +452,10 @@ class Queue:
         return taken
 
     def leave_if_empty(self, keeper_lock: int) -> bool:
-        """Let a keeper go: nobody can add a ticket between its look and its leave."""
+        """Let a keeper go where no ticket is left, and close `keeper_lock`; whether it was let go.
+
+        Nobody can add a ticket between its look and its leave.
+        """
         with self._lock():
             if self._file.lines():
                 return False
@@ -561,6 +581,13 @@ def recover_lost(paths: JobPaths, queue: Queue) -> bool:
 
     One whose code has not begun yet is granted once more instead.
 
+    Parameters
+    ----------
+    paths
+        The job's files.
+    queue
+        That of the same home on this machine: a job that waits there is not lost.
+
     Returns
     -------
     bool
@@ -655,7 +682,7 @@ def _signature(paths: JobPaths) -> Mapping[str, Any]:
 
 
 def end_leftovers(paths: JobPaths) -> bool:
-    """End what is left of a job whose leases have fallen free; whether nothing is left.
+    """End what is left of the job at `paths`, whose leases are free; return whether nothing is.
 
     A supervisor that lives has ended all of it before it gave the leases back. One that was killed
     has not, nor has a guard that was killed with it.
@@ -737,7 +764,7 @@ _CARE = 10  # turns: looking after holders reads a record of each, and they are 
 
 
 def main(arguments: list[str]) -> None:
-    """Run a keeper: the home of all jobs, and the descriptor that holds the keeper's lock."""
+    """Run a keeper by `arguments`: the home of all jobs, the descriptor that holds its lock."""
     home = Path(arguments[0])
     lock = int(arguments[1])
     queue = Queue(home)

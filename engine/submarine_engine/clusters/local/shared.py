@@ -79,6 +79,11 @@ class SharedMachine:
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse a job that the machine's owner does not allow; return it with the limits.
 
+        Parameters
+        ----------
+        spec
+            What is asked for; without GPUs it may be any user's.
+
         Raises
         ------
         SubmissionError
@@ -98,11 +103,27 @@ class SharedMachine:
         return self.policy().check(spec, str(self.policy_path))
 
     def leases(self, own: Path, home: Path) -> SharedLeases:
-        """Return the machine's leases, as a user's queue takes them."""
+        """Return the machine's leases, as a user's queue takes them.
+
+        Parameters
+        ----------
+        own
+            The folder of leases that this user had before the machine was shared.
+        home
+            Where this user's jobs are kept.
+        """
         return SharedLeases(self.leases_folder, own, home)
 
     def turns(self, own: Path, home: Path) -> Turns:
-        """Return who waits, for a user's queue; raises as `policy` does."""
+        """Return who waits, for a user's queue; raises as `policy` does.
+
+        Parameters
+        ----------
+        own
+            The folder of the user's queue, which notes what the user was given.
+        home
+            Where this user's jobs are kept.
+        """
         return Turns(self.waiting_folder, own / "served", self.policy(), home)
 
     def held(self) -> list[Lease]:

@@ -123,6 +123,10 @@ def fork_task(
 
     Parameters
     ----------
+    command
+        Its command line; the first word is the program.
+    environment
+        All its variables; ``SUBMARINE_DRIVER`` is left out.
     logs
         Descriptors of its stdout and stderr, which are closed here.
     held

@@ -243,7 +243,7 @@ class Turns:
             self._leases[uid] = frozenset(names)
 
     def took(self, gpus: int) -> None:
-        """Note that this user was given GPUs."""
+        """Note that this user was given so many `gpus` now, which counts by the user's share."""
         share = self.policy.share_of(user_name_of(os.geteuid()))
         self._keep_served(self._served(self.others()) + gpus / share)
 

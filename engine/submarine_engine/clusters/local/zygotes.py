@@ -132,10 +132,14 @@ def fork(  # noqa: PLR0913, PLR0917 - what a supervisor is made of
     ----------
     folder
         The zygote's; there may be none.
+    paths
+        The job's files.
     task
         The job's only one; empty where there are several, which the supervisor starts.
     program
         The supervisor's command line up to its descriptors.
+    environment
+        The variables of the task, or of the supervisor where there are several.
     descriptors
         The supervisor's lock, the only task's stdout and stderr, and the GPU leases.
     own
@@ -243,7 +247,10 @@ def _room() -> int:
 
 
 def end(folder: Path) -> bool:
-    """End a zygote and wait for it; whether it has gone. The jobs that it forked go on."""
+    """End the zygote of `folder` and wait for it; return whether it has gone.
+
+    The jobs that it forked go on.
+    """
     with suppress(OSError):
         with _connect(folder) as connection:
             _send(connection, {"end": True}, [])
@@ -357,7 +364,15 @@ class OwnZygote:
         self._ready = False
 
     def adopt(self, descriptor: int, pid: int) -> None:
-        """Take the fork of the notebook's zygote that came with this process."""
+        """Take the fork of the notebook's zygote that came with this process.
+
+        Parameters
+        ----------
+        descriptor
+            A connected socket to that fork; it is ours from now on.
+        pid
+            Its process.
+        """
         self._connection, self._pid = socket.socket(fileno=descriptor), pid
         self._connection.settimeout(_PATIENCE)
         self._ready = True
