@@ -160,6 +160,11 @@ class JobStatus:
     _places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
+    def logged(self) -> tuple[str, ...]:
+        """The ids of all tasks that may have a log: those of this attempt, then those `gone`."""
+        return (*(task.task for task in self.tasks), *self.gone)
+
+    @property
     def ranked(self) -> tuple[TaskStatus, ...]:
         """The tasks in the order of their ranks, then those that have none: they serve these."""
         return tuple(sorted(self.tasks, key=lambda task: _place_of(task.role)))
@@ -206,6 +211,11 @@ class Ledger:
     """GPU time of a job: queued, held, busy, released.
 
     A view on a `JobStatus`; stages that still run are counted up to `now`.
+
+    Parameters
+    ----------
+    status
+        The job, as it stands or as it ended.
     """
 
     def __init__(self, status: JobStatus) -> None:

@@ -82,24 +82,33 @@ _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 _PLAIN = "\x1b[0m"
 
 
-def marks(tasks: Sequence[str], *, colour: bool = False) -> dict[str, str]:
-    """Return what stands before the lines of each of several tasks: ``worker-1 | ``.
+class TaskMarks:
+    """What stands before the lines of each of several tasks: ``worker-1 | ``.
 
-    All are of one width, and a task keeps its colour for as long as the job lives.
+    All that a job has are of one width, and a task keeps its colour for as long as the job lives,
+    also where the job gets more tasks, or fewer.
 
     Parameters
     ----------
     colour
         Whether what they are shown on has colours.
     """
-    width = max(map(len, tasks), default=0)
-    plain = {task: f"{task:<{width}} | " for task in tasks}
-    if not colour:
-        return plain
-    return {
-        task: f"\x1b[{_COLOURS[place % len(_COLOURS)]}m{mark}{_PLAIN}"
-        for place, (task, mark) in enumerate(plain.items())
-    }
+
+    def __init__(self, *, colour: bool = False) -> None:
+        self._colour = colour
+        self._places: dict[str, int] = {}
+        self._width = 0
+
+    def of(self, task: str, status: JobStatus) -> str:
+        """Return the mark of `task`; where it is new, `status` tells of what others it is one."""
+        if task not in self._places:
+            for one in (*status.logged, task):
+                self._places.setdefault(one, len(self._places))
+            self._width = max(map(len, self._places))
+        mark = f"{task:<{self._width}} | "
+        if not self._colour:
+            return mark
+        return f"\x1b[{_COLOURS[self._places[task] % len(_COLOURS)]}m{mark}{_PLAIN}"
 
 
 def is_shown(task: str, which: str, status: JobStatus) -> bool:
@@ -112,7 +121,7 @@ def is_shown(task: str, which: str, status: JobStatus) -> bool:
     status
         Of the task's job.
     """
-    if which == ALL or len(status.tasks) <= 1:
+    if which == ALL or len(status.logged) <= 1:
         return True
     return task == (status.ranked[0].task if which == FIRST else which)
 
@@ -129,6 +138,8 @@ def check_task(
     ----------
     which
         As `is_shown`; None where nobody asked.
+    tasks
+        The names of the job's.
     where
         Where it was asked.
     words
@@ -154,7 +165,7 @@ class Renderer:
     """
 
     def status(self, status: JobStatus) -> None:
-        """Take the job as it stands, after a change."""
+        """Take `status`, the job as it stands after a change."""
 
     def text(self, task: str, stream: str, text: str) -> None:
         """Take the next text of ``stdout`` or ``stderr`` of `task`.
@@ -170,17 +181,17 @@ class Renderer:
         """
 
     def display(self, item: Display) -> None:
-        """Take what a task showed; the text before it has been given."""
+        """Take `item`, which a task showed; the text before it has been given."""
 
     def question(self, item: Question) -> str | None:  # noqa: ARG002 - of those that ask
-        """Take a task's question, see `submarine_engine.asking.Asker.take`; here it is text."""
+        """Take the question `item`, see `submarine_engine.asking.Asker.take`; here it is text."""
         return None
 
     def tick(self) -> None:
         """Take a chance to do what is due; comes at least about every 0.1 s."""
 
     def end(self, status: JobStatus) -> None:
-        """Take the last word: the job is over, all its text has been given."""
+        """Take `status` as the last word: the job is over, all its text has been given."""
 
 
 def shown(  # noqa: PLR0913 - as `follow`
@@ -322,8 +333,7 @@ class _Show:
 
     def __init__(self, renderer: Renderer, interval: float, which: str, *, colour: bool) -> None:
         self._which = which
-        self._colour = colour
-        self._marks: dict[str, str] = {}
+        self._marks = TaskMarks(colour=colour)
         self.status = JobStatus()
         self._shown = self.status
         self._renderer = renderer
@@ -348,7 +358,7 @@ class _Show:
             self._gather((item.task, item.stream), item.data)
         elif isinstance(item, Display):
             # A job of one task clears what it shows itself; several share one place.
-            alone = len(status.tasks) <= 1 or self._which != ALL
+            alone = len(status.logged) <= 1 or self._which != ALL
             if alone or item.kind != "clear":
                 _queue(self._displays, item)
         elif item is not None:
@@ -394,11 +404,9 @@ class _Show:
 
     def _mark_of(self, task: str) -> str:
         """Return what stands before what `task` shows; nothing where no other is shown."""
-        tasks = self.status.tasks
-        if self._which != ALL or len(tasks) <= 1:
+        if self._which != ALL or len(self.status.logged) <= 1:
             return ""
-        self._marks = self._marks or marks([one.task for one in tasks], colour=self._colour)
-        return self._marks[task]
+        return self._marks.of(task, self.status)
 
 
 def _queue(queue: list[Display], item: Display) -> None:
@@ -423,7 +431,7 @@ class PlainDisplays:
         self._last: dict[tuple[str, str], str] = {}
 
     def text(self, item: Display) -> str:
-        """Return the lines of a display; empty where there is nothing to say."""
+        """Return the lines of the display `item`; empty where there is nothing to say."""
         text = item.text if item.kind != "clear" else ""
         if item.display_id is not None and item.kind != "clear":
             key = (item.task, item.display_id)

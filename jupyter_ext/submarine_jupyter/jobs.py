@@ -49,7 +49,7 @@ _found: OrderedDict[str, Origin] = OrderedDict()
 
 
 def origin_of(paths: JobPaths) -> Origin:
-    """Return where a job comes from; the last ones asked for are remembered."""
+    """Return where the job at `paths` comes from; the last ones asked for are remembered."""
     key = str(paths.root)
     if key not in _found:
         _found[key] = _read(paths)
@@ -91,7 +91,7 @@ class NoClusterError(SubmarineError, LookupError):
 
 
 def paths_of(job_id: str) -> JobPaths:
-    """Return the files of one of the user's jobs; the id is the whole one.
+    """Return the files of one of the user's jobs; `job_id` is the whole id.
 
     Raises
     ------
@@ -108,12 +108,12 @@ def paths_of(job_id: str) -> JobPaths:
 
 
 def opened(job_id: str) -> Job:
-    """Open one of the user's jobs; raises as `paths_of` does."""
+    """Open the user's job `job_id`; raises as `paths_of` does."""
     return open_job(paths_of(job_id).job_id)
 
 
 def cluster_of(job_id: str) -> str:
-    """Return the name of a job's cluster, by its record; raises as `paths_of` does."""
+    """Return the name of the cluster of `job_id`, by its record; raises as `paths_of` does."""
     record = read_json(paths_of(job_id).record) or {}
     return str(record.get("cluster", "local"))
 
@@ -124,7 +124,7 @@ def listed(limit: int) -> dict[str, Any]:
 
 
 def shown(job_id: str) -> dict[str, Any]:
-    """Return one job: what was asked for, how it stands, its GPU ledger and its pages."""
+    """Return the job `job_id`: what was asked for, how it stands, its GPU ledger and its pages."""
     job = opened(job_id)
     record = read_json(paths_of(job_id).record) or {}
     return {
@@ -140,12 +140,22 @@ def shown(job_id: str) -> dict[str, Any]:
 
 
 def manifest(job_id: str) -> dict[str, Any]:
-    """Return the manifest of a job's bundle."""
+    """Return the manifest of the bundle of `job_id`; empty where it is gone."""
     return read_json(paths_of(job_id).bundle / "manifest.json") or {}
 
 
 def script(job_id: str, offset: int, limit: int) -> bytes:
-    """Return bytes of the entry script."""
+    """Return bytes of the entry script.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    offset
+        From which byte on.
+    limit
+        How many bytes at most.
+    """
     paths = paths_of(job_id)
     entry = str(manifest(job_id).get("entry", "script.py"))
     found = paths.bundle / entry
@@ -155,7 +165,21 @@ def script(job_id: str, offset: int, limit: int) -> bytes:
 
 
 def log(job_id: str, task: str, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
-    """Return bytes of one log, and how many it has by now."""
+    """Return bytes of one log, and how many it has by now.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    task
+        Which of its tasks.
+    stream
+        ``stdout`` or ``stderr``.
+    offset
+        From which byte on.
+    limit
+        How many bytes at most.
+    """
     path = log_path(job_id, task, stream)
     try:
         with opened_log(path) as log:
@@ -167,18 +191,18 @@ def log(job_id: str, task: str, stream: str, offset: int, limit: int) -> tuple[b
 
 
 def log_path(job_id: str, task: str, stream: str) -> Path:
-    """Return where a log is; raises as `paths_of` does."""
+    """Return where the log `stream` of `task` of `job_id` is; raises as `paths_of` does."""
     return paths_of(job_id).task(task).log(stream)
 
 
 def check_task(job_id: str, task: str) -> None:
-    """Raise `FileNotFoundError` where a job has no such task."""
-    if all(found.task != task for found in opened(job_id).status().tasks):
+    """Raise `FileNotFoundError` where the job `job_id` has no `task` of that name."""
+    if task not in opened(job_id).status().logged:
         raise FileNotFoundError(task)
 
 
 def part_of(path: Path, offset: int, limit: int) -> tuple[bytes, int]:
-    """Return at most `limit` bytes at `offset`, and the file's size."""
+    """Return at most `limit` bytes at `offset` of the file `path`, and the file's size."""
     descriptor = open_plain(path)
     try:
         return os.pread(descriptor, limit, offset), os.fstat(descriptor).st_size
@@ -187,7 +211,7 @@ def part_of(path: Path, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def open_plain(path: Path) -> int:
-    """Open a plain file for reading: no link leads elsewhere, no pipe makes anybody wait."""
+    """Open the plain file `path` for reading: no link leads elsewhere, no pipe makes one wait."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -202,7 +226,7 @@ def open_plain(path: Path) -> int:
 
 @contextmanager
 def opened_log(path: Path) -> Iterator[int]:
-    """Open a log for reading; no link leads elsewhere."""
+    """Open the log `path` for reading; no link leads elsewhere."""
     descriptor = open_plain(path)
     try:
         yield descriptor
@@ -211,7 +235,13 @@ def opened_log(path: Path) -> Iterator[int]:
 
 
 def ended(job_id: str, *, kill: bool) -> dict[str, Any]:
-    """Ask a job to end; ``asked`` is false where it was over already."""
+    """Ask the job `job_id` to end; ``asked`` is false where it was over already.
+
+    Parameters
+    ----------
+    kill
+        Whether its processes are ended at once, without time to save.
+    """
     job = opened(job_id)
     if job.done():
         return {"id": job_id, "asked": False}
@@ -253,7 +283,13 @@ def gpus(cluster: str) -> dict[str, Any]:
 
 
 def queues(cluster: str) -> dict[str, Any]:
-    """Return what each queue may have of the GPUs and has free; raises as `figures` does."""
+    """Return what each queue may have of the GPUs and has free; raises as `figures` does.
+
+    Parameters
+    ----------
+    cluster
+        Its name.
+    """
     shares = [asdict(share) for share in _cluster(cluster).gpu_shares() if share.kind == "queue"]
     return {"cluster": cluster, "queues": shares}
 

@@ -253,7 +253,7 @@ def show_log(
     CommandError
         The job has no such task.
     """
-    check_task(task, [one.task for one in job.status().tasks], "--task")
+    check_task(task, job.status().logged, "--task")
     view = LogView(job, streams)
     try:
         which, colour = task or ALL, has_colour()

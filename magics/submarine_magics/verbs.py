@@ -308,7 +308,7 @@ def _attach(bench: Workbench, command: Command) -> object:
 
 def _follow(bench: Workbench, job: Job, command: Command) -> object:
     which = command.values.get("logs")
-    check_task(which, [task.task for task in job.status().tasks])
+    check_task(which, job.status().logged)
     if attach(job, command.values.get("offset", 0), which or FIRST):
         return bring_home(bench, job)
     return None

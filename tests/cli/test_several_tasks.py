@@ -14,6 +14,8 @@ from submarine_engine.events import (
     Granted,
     LogChunk,
     Released,
+    Resized,
+    Retried,
     Returned,
     Started,
     Submitted,
@@ -79,6 +81,20 @@ def test_of_a_bar_only_its_last_state_is_kept(shown):
     assert shown(("worker-0", "worker-1"), *pieces) == (
         b"worker-1 | x\nworker-0 | done\r\nworker-0 | next\n"
     )
+
+
+def test_tasks_that_come_and_go_are_shown_with_the_others():
+    out = io.TextIOWrapper(io.BytesIO())
+    view = View(Output(out=out, err=io.TextIOWrapper(io.BytesIO())), "job")
+    events = [Submitted(gpus=0, tasks=("worker-0",))]
+    for attempt, tasks in enumerate([("worker-0", "worker-1"), ("worker-0",)], start=2):
+        view.know(fold(events))
+        for task in fold(events).logged:
+            view.log(LogChunk(task=task, stream="stdout", offset=0, data=f"{attempt}\n".encode()))
+        events += [Retried(attempt=attempt), Resized(tasks=tasks)]
+    view.know(fold(events))
+    view.log(LogChunk(task="worker-1", stream="stdout", offset=0, data=b"late\n"))
+    assert out.buffer.getvalue() == (b"2\nworker-0 | 3\nworker-1 | 3\nworker-1 | late\n")
 
 
 def test_a_program_gets_the_last_bytes_too():

@@ -15,13 +15,15 @@ from submarine_engine.events import (
     Granted,
     LogChunk,
     Progressed,
+    Resized,
+    Retried,
     Started,
     Submitted,
 )
 from submarine_engine.future import Job
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
-from submarine_engine.logs import PlainDisplays, Renderer, check_task, follow, marks
+from submarine_engine.logs import PlainDisplays, Renderer, TaskMarks, check_task, follow
 
 BEGIN = [
     Submitted(gpus=1, tasks=("worker-0",)),
@@ -178,6 +180,12 @@ def test_whose_log_is_shown_of_several_tasks(which, text):
     assert "".join(recorder.of("stdout")) == text
 
 
+def marks(tasks, *, colour=False):
+    """Return what stands before the lines of each task of a job that has these."""
+    status, found = fold([Submitted(gpus=0, tasks=tuple(tasks))]), TaskMarks(colour=colour)
+    return {task: found.of(task, status) for task in tasks}
+
+
 def test_each_task_has_a_colour_of_its_own_and_keeps_it():
     tasks = [f"worker-{number}" for number in range(32)]
     coloured, plain = marks(tasks, colour=True), marks(tasks)
@@ -185,6 +193,34 @@ def test_each_task_has_a_colour_of_its_own_and_keeps_it():
     assert coloured["worker-3"] == marks(tasks, colour=True)["worker-3"]
     assert {task: re.sub(r"\x1b\[\d+m", "", mark) for task, mark in coloured.items()} == plain
     assert len({len(mark) for mark in plain.values()}) == 1
+
+
+def resized(attempt, *tasks):
+    """Return the events by which a job begins again with these tasks."""
+    return [Retried(attempt=attempt), Resized(tasks=tasks)]
+
+
+SIZES = [
+    [*TEAM, *of_each("worker-0", "worker-1")],
+    [*resized(2, "worker-0", "worker-1", "worker-2"), *of_each("worker-2")],
+    [*resized(3, "worker-0"), *of_each("worker-0")],
+]
+"""A job that grows, and then has one task left."""
+
+
+@pytest.mark.parametrize("batches", [SIZES, [[item for batch in SIZES for item in batch]]])
+def test_tasks_that_come_and_go_are_shown_with_the_others(batches):
+    end = Finished(state=JobState.SUCCEEDED)
+    recorder, _ = run([*batches, [end]], which="all")
+    of_stdout = "".join(recorder.of("stdout")).splitlines()
+    assert sorted(of_stdout) == [
+        "worker-0 | worker-0", "worker-0 | worker-0", "worker-1 | worker-1", "worker-2 | worker-2",
+    ]  # fmt: skip
+
+
+def test_of_a_job_that_has_one_task_left_the_first_is_shown_and_no_other():
+    recorder, _ = run([*SIZES, [Finished(state=JobState.SUCCEEDED)]], which="first")
+    assert "".join(recorder.of("stdout")) == "worker-0\nworker-0\n"
 
 
 def test_a_task_that_the_job_does_not_have_is_refused_with_those_it_has():

@@ -23,7 +23,15 @@ from submarine_engine.cli.output import (
     visible,
 )
 from submarine_engine.command.parser import Command
-from submarine_engine.events import Display, Event, LogChunk, Moment, Question, Warned
+from submarine_engine.events import (
+    Display,
+    Event,
+    LogChunk,
+    Moment,
+    Question,
+    Resized,
+    Warned,
+)
 from submarine_engine.future import Job
 from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.job import JobState
@@ -32,10 +40,10 @@ from submarine_engine.logs import (
     ALL,
     FIRST,
     PlainDisplays,
+    TaskMarks,
     TextDecoder,
     check_task,
     is_shown,
-    marks,
     shown,
 )
 from submarine_engine.records import job_name, open_job, record_of
@@ -60,7 +68,7 @@ class View:
     def __init__(self, output: Output, name: str, which: str = ALL) -> None:
         self._which = which
         self._status = JobStatus()
-        self._marks: dict[str, dict[str, str]] = {}
+        self._marks: dict[str, TaskMarks] = {}
         self._output = output
         self._name = name
         self._shown = False
@@ -94,7 +102,7 @@ class View:
     def know(self, status: JobStatus) -> None:
         """Take from `status` which tasks the job has."""
         self._status = status
-        self._team = len(status.tasks) > 1 and self._which == ALL
+        self._team = len(status.logged) > 1 and self._which == ALL
 
     def tick(self, status: JobStatus) -> None:
         """Draw the line anew by `status` where it is due."""
@@ -142,10 +150,8 @@ class View:
 
     def _mark(self, chunk: LogChunk) -> str:
         if chunk.stream not in self._marks:
-            tasks = [task.task for task in self._status.tasks]
-            colour = self._output.has_colour(chunk.stream)
-            self._marks[chunk.stream] = marks(tasks, colour=colour)
-        return self._marks[chunk.stream][chunk.task]
+            self._marks[chunk.stream] = TaskMarks(colour=self._output.has_colour(chunk.stream))
+        return self._marks[chunk.stream].of(chunk.task, self._status)
 
     def _write(self, text: str) -> None:
         self._output.err.write(text)
@@ -407,7 +413,7 @@ def attach_to(job: Job, command: Command, output: Output) -> int:
         Where it is shown.
     """
     offset, which = command.values.get("offset", 0), command.values.get("logs")
-    check_task(which, [task.task for task in job.status().tasks])
+    check_task(which, job.status().logged)
     name = str(record_of(job.id).get("spec", {}).get("name", job.id))
     view = view_of(job, name, output, which)
 
@@ -438,14 +444,16 @@ def logs(command: Command, output: Output) -> int:
     values = command.values
     job = open_job(values["job"])
     status = job.status()
-    tasks = [task.task for task in status.tasks]
     wanted = values.get("task", ALL)
-    check_task(wanted, tasks, "--task")
+    check_task(wanted, status.logged, "--task")
     streams = [stream for stream in ("stdout", "stderr") if values.get(stream)]
     view = JsonView(output, job.id) if output.json else View(output, job.id, wanted)
     view.know(status)
     offset = values.get("offset", 0)
     for item, _ in shown(job, _nobody, offset=offset, wait=bool(values.get("follow"))):
+        if isinstance(item, Resized):
+            status = job.status()
+            view.know(status)
         if not isinstance(item, (LogChunk, Display)) or not is_shown(item.task, wanted, status):
             continue
         if isinstance(item, Display):

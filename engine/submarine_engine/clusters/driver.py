@@ -121,10 +121,9 @@ class RecordedCluster(Cluster):
         """
         with self.on_record(job_id) as paths:
             status = self.statuses.status(paths)
-            tasks = [*(task.task for task in status.tasks), *status.gone]
-            batch = read_batch(paths, tasks, cursor, limit)
+            batch = read_batch(paths, status.logged, cursor, limit)
             if not batch.items and not batch.ended and self.attend(paths, status):
-                batch = read_batch(paths, tasks, cursor, limit)
+                batch = read_batch(paths, status.logged, cursor, limit)
             return batch
 
     def status(self, job_id: str) -> JobStatus:
@@ -503,7 +502,13 @@ _BETWEEN_KEEPERS = 2.0  # seconds: one that cannot begin must not be started by 
 
 
 class KeptCluster(DrivenCluster):
-    """A cluster whose jobs a keeper sees through; see `DrivenCluster`."""
+    """A cluster whose jobs a keeper sees through; see `DrivenCluster`.
+
+    Parameters
+    ----------
+    backend
+        What is the cluster's own.
+    """
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
@@ -558,7 +563,7 @@ class KeptCluster(DrivenCluster):
 
 
 def launch_notes(spec: JobSpec) -> dict[str, Any]:
-    """Return what a keeper has to know of whoever submits a job, on any cluster."""
+    """Return what a keeper has to know of whoever submits the job of `spec`, on any cluster."""
     me = process_stat(os.getpid())
     config = load_config()
     return {
