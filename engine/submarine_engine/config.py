@@ -40,13 +40,16 @@ class Config:
 
     def value(self, key: str) -> Any:  # noqa: ANN401 - as the key says
         """Return the value of a setting; `KeyError` where there is no such key."""
-        if key not in self._values:  # of a cluster of somebody else's
-            self._values = {**load_config(search=True)._values, **self._values}  # noqa: SLF001 - ours
-        return self._values[key][0]
+        return self._pair(key)[0]
 
     def origin(self, key: str) -> str:
         """Return where the value of the setting `key` came from; `KeyError` where none is known."""
-        return self._values[key][1]
+        return self._pair(key)[1]
+
+    def _pair(self, key: str) -> tuple[Any, str]:
+        if key not in self._values:  # of a cluster of somebody else's
+            self._values = {**load_config(search=True)._values, **self._values}  # noqa: SLF001 - ours
+        return self._values[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

@@ -86,6 +86,8 @@ def load_results(
         knows it, with the arguments and attributes that it had.
     JobCancelledError, JobLostError
         The job was cancelled, or vanished.
+    JobError
+        The job is not over.
     ResultError
         The job succeeded, but what it gave back cannot be loaded here.
     """

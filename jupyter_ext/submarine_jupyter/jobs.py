@@ -7,7 +7,7 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,13 +49,19 @@ _found: OrderedDict[str, Origin] = OrderedDict()
 
 
 def origin_of(paths: JobPaths) -> Origin:
-    """Return where the job at `paths` comes from; the last ones asked for are remembered."""
+    """Return where the job at `paths` comes from; the last ones that were read are remembered.
+
+    Several threads ask. One whose record cannot be read is read again the next time.
+    """
     key = str(paths.root)
-    if key not in _found:
-        _found[key] = _read(paths)
+    if (known := _found.get(key)) is not None:
+        return known
+    if (read := _read(paths)) != Origin():
+        _found[key] = read
         while len(_found) > _MOST:
-            _found.popitem(last=False)
-    return _found[key]
+            with suppress(KeyError):  # another thread has taken the last one
+                _found.popitem(last=False)
+    return read
 
 
 def _read(paths: JobPaths) -> Origin:

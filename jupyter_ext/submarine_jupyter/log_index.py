@@ -261,7 +261,7 @@ def search(  # noqa: PLR0913, PLR0917 - where, what and how much
             at = data.find(needle, end) if end >= 0 else -1
         line += data.count(b"\n", counted)
         position += len(block)
-        kept = data[len(data) - (len(needle) - 1) :]
+        kept = data[max(0, len(data) - (len(needle) - 1)) :]
     if position >= index.size:
         return {"lines": found, "next": None}
     return {"lines": found, "next": line + (bool(found) and found[-1] == line)}

@@ -147,6 +147,7 @@ def test_a_record_of_a_former_release_has_its_options():
 @pytest.mark.usefixtures("installed")
 def test_its_settings_are_settings_like_all_others(tmp_path, monkeypatch):
     assert load_config().value("hosts_patience") == 5.0
+    assert load_config().origin("hosts_patience") == "default"
     assert "hosts_patience" in load_config(search=True)
     file = tmp_path / "config.toml"
     file.write_text("hosts_patience = '2m'\n")

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import ClusterError, JobNotFoundError
-from submarine_engine.history import JobPaths
+from submarine_engine.history import JobPaths, make_private, write_json
+from submarine_jupyter import jobs
+from submarine_jupyter.jobs import Origin, origin_of
 from submarine_jupyter.work import Poller
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
@@ -256,3 +258,22 @@ def test_readers_that_stall_keep_nobody_and_fill_no_memory(server, submit):
         for reader in readers:
             reader.__exit__(None, None, None)
     assert grown < 100, f"{grown} MiB more than before"  # of 20 logs of 57 MiB
+
+
+def test_a_record_that_could_not_be_read_is_read_again(tmp_path):
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    assert origin_of(paths) == Origin()  # it is being written
+    make_private(paths.root)
+    write_json(paths.root / "record.json", {"spec": {"notebook": "train.ipynb"}})
+    assert origin_of(paths) == Origin(notebook="train.ipynb")
+
+
+def test_threads_that_ask_for_many_jobs_hinder_one_another_in_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "_MOST", 1)
+    every = [JobPaths(tmp_path, f"20260101-000000-aaaa{letter}") for letter in "abcdefgh"]
+    for paths in every:
+        make_private(paths.root)
+        write_json(paths.root / "record.json", {"spec": {"notebook": paths.job_id}})
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(origin_of, every * 50))
+    assert [origin.notebook for origin in found] == [paths.job_id for paths in every] * 50

@@ -82,6 +82,16 @@ def test_the_old_interpreter_is_kept_and_comes_back(home, capsys):
     assert not (home / "interpreter-replaced").exists()
 
 
+def test_what_else_is_kept_beside_the_old_interpreter_stays(home, capsys):
+    (home / "interpreter/submarine").mkdir()
+    submarine(capsys, "install", "--zeppelin-home", home)
+    notes = home / "interpreter-replaced/notes.txt"
+    notes.write_text("why it was replaced")
+    assert "is gone" in submarine(capsys, "uninstall", "--zeppelin-home", home)
+    assert notes.exists()
+    assert not (home / "interpreter-replaced/submarine").exists()
+
+
 def test_every_interpreter_has_the_same_runner(home):
     entries = json.loads(setting(home / "a folder/submarine.sh"))
     assert {entry["runner"]["linux"] for entry in entries} == {f'"{home}/a folder/submarine.sh"'}

@@ -124,6 +124,12 @@ def test_an_interrupted_shell_that_does_not_end_is_ended(kernel):
     assert "the shell was ended by SIGTERM" in reply["evalue"]
 
 
+def test_one_that_is_closed_between_its_start_and_a_paragraph_says_that_jobs_go_on(kernel):
+    kernel.close()
+    with pytest.raises(kernels.KernelDiedError, match="variables are gone, jobs go on"):
+        kernel.run("1", {}, lambda *_: None)
+
+
 def test_a_kernel_that_died_says_that_jobs_go_on(kernel):
     with pytest.raises(kernels.KernelDiedError, match=r"the kernel ended: .* jobs go on"):
         kernel.run("import os; os._exit(1)", {}, lambda *_: None)

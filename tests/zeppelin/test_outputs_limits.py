@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_zeppelin.outputs import JOB_TYPE, LOG_TYPE, Outputs
@@ -48,6 +49,14 @@ def test_one_huge_line_keeps_to_the_limit(shown):
         outputs.stream("stdout", "é" * 100_000)
     [(_, text)] = texts(outputs)
     assert len(text.encode()) <= 12_000
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 100])
+def test_an_error_keeps_to_the_smallest_limit(shown, limit):
+    outputs = Outputs(shown, limit)
+    outputs.error("ValueError", "a" * 5000, [])
+    [(_, text)] = texts(outputs)
+    assert len(text) <= limit + len("\n…\n\n")
 
 
 def test_many_stretches_of_text_keep_to_the_limit_together(shown):

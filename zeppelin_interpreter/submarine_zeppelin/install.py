@@ -188,7 +188,8 @@ def uninstall(zeppelin: Zeppelin) -> bool:
             shutil.rmtree(zeppelin.folder)
         if zeppelin.aside.exists() and not zeppelin.folder.exists():
             zeppelin.aside.rename(zeppelin.folder)
-            zeppelin.aside.parent.rmdir()
+            with suppress(OSError):  # somebody keeps more in that folder
+                zeppelin.aside.parent.rmdir()
     except OSError as error:
         raise _unwritable(error, zeppelin) from error
     return there

@@ -540,7 +540,7 @@ class Outputs:
         text = zeppelins_words(text) if ename in _OURS else text
         if len(text) > self._budget.limit:
             half = self._budget.limit // 2
-            text = f"{text[:half]}\n…\n{text[-half:]}"
+            text = f"{text[:half]}\n…\n{text[len(text) - half :]}"
         self._clear_if_waiting()
         self._new(_DisplayItem([Message(TEXT, f"{text}\n")]))
 

@@ -134,8 +134,9 @@ class Kernel:
         KernelDiedError
             The kernel's process ended meanwhile, or was ended.
         """
-        assert self._client is not None  # noqa: S101 - after `start`
         client = self._client
+        if client is None:  # closed since it was started
+            raise self._died(client)
         content = {
             "code": code, "silent": not kept, "store_history": kept, "user_expressions": {},
             "allow_stdin": False, "stop_on_error": False,
@@ -194,7 +195,7 @@ class Kernel:
             return {"status": "aborted"}
         raise self._died(client)
 
-    def _died(self, client: BlockingKernelClient) -> KernelDiedError:
+    def _died(self, client: BlockingKernelClient | None) -> KernelDiedError:
         what = "the kernel ended" if self._client is client else "the interpreter was restarted"
         return KernelDiedError(
             f"{what}: its variables are gone, jobs go on",
