@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.clusters.yarn import allocator
-from submarine_engine.clusters.yarn.allocator import Gang, is_owed, room_for
+from submarine_engine.clusters.yarn.allocator import Gang, is_owed, jobs_ahead, room_for
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES
-from submarine_engine.clusters.yarn.scheduler import Node, Queue, Scheduler, fits
+from submarine_engine.clusters.yarn.scheduler import (
+    Node,
+    Queue,
+    Scheduler,
+    fits,
+    masters_that_fit,
+)
 from submarine_engine.job import JobSpec, Resources, Role
 
 
@@ -198,3 +204,27 @@ def test_it_waits_longer_for_those_that_are_preempted(clock, monkeypatch):
     assert not gang.is_late(1)
     clock.value += 20
     assert gang.is_late(1)
+
+
+def containers(**states):
+    return [SimpleNamespace(id=name, state=state) for name, state in states.items()]
+
+
+def test_a_gang_that_waits_is_one_job_ahead():
+    seen = containers(a0="RUNNING", b0="REQUESTED", b1="WAITING", c0="REQUESTED", d0="WAITING")
+    asked_by = {"a0": "a", "b0": "b", "b1": "b", "c0": "c", "d0": "d"}
+    assert jobs_ahead(seen, {"c0"}, asked_by) == 1
+    assert jobs_ahead(seen, {"d0"}, asked_by) == 2
+    assert jobs_ahead(seen, (), asked_by) == 3
+    assert jobs_ahead(seen, {"d0"}, {}) == 1  # asked for by a keeper that was killed
+
+
+def test_what_a_queue_does_not_limit_keeps_no_master_out():
+    memory = 512
+    queue = Queue(path="root.default", am_used={MEMORY: 0, VCORES: 3})
+    assert masters_that_fit(replace(queue, am_limit={MEMORY: 1 << 20}), memory) > 1
+    assert masters_that_fit(replace(queue, am_limit={GPU: 0}), memory) > 1
+    limits = {"am_limit": {MEMORY: 1 << 20, VCORES: 100}, "users": {"ana": {MEMORY: 1024}}}
+    free = replace(queue, **limits, user_am_limit={GPU: 0})
+    assert masters_that_fit(free, memory, "ana") == masters_that_fit(free, memory) > 1
+    assert masters_that_fit(replace(free, user_am_limit={MEMORY: 1024}), memory, "ana") == 0

@@ -17,12 +17,19 @@ pytestmark = pytest.mark.long
 
 
 @contextmanager
-def without_recovery(ground, name):
-    """Let a node's next start know nothing of its containers."""
-    number = int(name.rpartition("-")[2])
-    path = ground.yarn.cluster.layout.node_conf(number) / "yarn-site.xml"
+def without_recovery(folder, of):
+    """Let the next start of daemons of a kind know nothing of what ran.
+
+    Parameters
+    ----------
+    folder
+        The folder of their configuration.
+    of
+        ``nodemanager`` or ``resourcemanager``.
+    """
+    path = folder / "yarn-site.xml"
     before = path.read_text()
-    key = r"(<name>yarn\.nodemanager\.recovery\.enabled</name>\s*<value>)true"
+    key = rf"(<name>yarn\.{of}\.recovery\.enabled</name>\s*<value>)true"
     changed, count = re.subn(key, r"\1false", before)
     assert count == 1
     path.write_text(changed)
@@ -83,6 +90,31 @@ def test_a_job_that_ends_while_the_resource_manager_is_away(ground):
     ground.until_free()
 
 
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_a_resource_manager_that_has_forgotten_all(ground, mode):
+    """Without recovery it begins anew, and what ran is over for YARN: the job begins again."""
+    job = ground.submit(mode=mode).until_running().until_further()
+    before = job.noted["app_id"]
+    manager = ground.yarn.daemon("resourcemanager")
+    with without_recovery(ground.yarn.cluster.layout.conf, "resourcemanager"):
+        manager.kill()
+        manager.start()
+        ground.yarn.wait_ready()
+        told = ground.rm.application(before)
+        assert (told["state"], "does not know it" in told["diagnostics"]) == ("FAILED", True)
+        until(lambda: job.job.status().attempt == 2, PATIENCE)
+        job.until_running()
+        job.gate.touch()
+        story = job.follow()
+    assert (story.state, story.status.failures) == (JobState.SUCCEEDED, 0)
+    assert job.noted["app_id"] != before
+    ground.until_free()
+    ground.submit(mode=mode).until_running().follow_to_end()
+    manager.kill()  # the next one recovers again
+    manager.start()
+    ground.yarn.wait_ready()
+
+
 def test_the_data_node(ground):
     job = ground.submit().until_running().until_further()
     data = ground.yarn.daemon("datanode")
@@ -104,7 +136,8 @@ def test_a_node_that_comes_back_without_its_containers(ground):
     """
     job = ground.submit(FULL).until_running().until_shown(lines(1000))
     node = job.node
-    with without_recovery(ground, node.name):
+    number = int(node.name.rpartition("-")[2])
+    with without_recovery(ground.yarn.cluster.layout.node_conf(number), "nodemanager"):
         node.kill()
         node.start()
         story = job.follow()

@@ -13,9 +13,10 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from submarine_runtime.call_frames import CALLS, TAKEN
@@ -725,6 +726,24 @@ def take_master(
     return services.masters.take(master, make, probed=bool(launch["probed"]), app_id=app_id)
 
 
+def jobs_ahead(
+    seen: Iterable[skein.Container], mine: Collection[str], asked_by: Mapping[str, str]
+) -> int:
+    """Return how many jobs asked for a container before this one did, and still wait for it.
+
+    Parameters
+    ----------
+    seen
+        The containers of the master, in the order in which they were asked for.
+    mine
+        Skein's ids of this job's; empty where it has not asked.
+    asked_by
+        The job of each, by skein's id; those of no known job count as one's.
+    """
+    before = takewhile(lambda container: container.id not in mine, seen)
+    return len({asked_by.get(one.id) for one in before if str(one.state) in _OUTSTANDING})
+
+
 class SharedApplication(Allocator):
     """Through the notebook's own master: ready, and without a GPU between jobs."""
 
@@ -733,11 +752,9 @@ class SharedApplication(Allocator):
 
     @property
     def ahead(self) -> int:
-        """How many tasks asked the same master before this one's, and still wait."""
-        mine = set(self._instances.values())
-        seen = list(self._seen.values())  # in the order of asking
-        first = next((n for n, container in enumerate(seen) if container.id in mine), len(seen))
-        asked = sum(str(container.state) in _OUTSTANDING for container in seen[:first])
+        """How many jobs asked the same master before this one, and still wait."""
+        asked_by = self._master.asked_by if self._master else {}
+        asked = jobs_ahead(self._seen.values(), set(self._instances.values()), asked_by)
         return asked + self._services.submit_queue.before(self._paths.job_id)
 
     @property
@@ -873,6 +890,7 @@ class SharedApplication(Allocator):
                 self._note_asking(task)
                 added = self._app.add_container(service_name(role), payloads[task])
                 self._master.asked[added.id] = _size(role.resources)
+                self._master.asked_by[added.id] = self._paths.job_id
                 self._instances[task] = added.id
                 self._note_asked()
         return True

@@ -375,7 +375,8 @@ def _keepers(folder: KeeperFolder) -> Iterator[tuple[int, dict[str, str]]]:
 def _driver(record: Path) -> str:
     try:
         data = json.loads(record.read_bytes())
-        os.kill(int(data["pid"]), 0)
+        with suppress(PermissionError):  # it runs, for somebody else
+            os.kill(int(data["pid"]), 0)
         return f"runs at {clean_line(data['address'], 60)} (process {int(data['pid'])})"
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return "none runs; the next job starts one (2 to 8 s)"

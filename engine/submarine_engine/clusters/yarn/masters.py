@@ -76,6 +76,8 @@ class Master:
         What the job's interpreter said on the master's node; None where it was not tried.
     asked
         How large the containers are that YARN may take to be asked for still, by skein's id.
+    asked_by
+        The job that asked for a container, by skein's id, of those that this keeper has asked for.
     began
         When it was asked for, seconds since the epoch; 0 where nobody knows.
     is_retired
@@ -93,6 +95,7 @@ class Master:
     jobs: int = 0
     asking: threading.Lock = field(default_factory=threading.Lock)
     asked: dict[str, Size] = field(default_factory=dict)
+    asked_by: dict[str, str] = field(default_factory=dict)
     progress: float = 0.0
     idle_since: float = field(default_factory=time.time)
     began: float = field(default_factory=time.time)
@@ -207,7 +210,7 @@ def wait_running(rm: ResourceManager, app_id: str) -> dict[str, Any]:
     """
     while True:
         with suppress(ClusterError):
-            report = rm.application(app_id)
+            report = rm.application(app_id)  # FAILED where the ResourceManager has forgotten it
             if report["state"] == "RUNNING":
                 return report
             if report["state"] in FINAL:

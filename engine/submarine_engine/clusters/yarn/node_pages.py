@@ -98,7 +98,7 @@ class NodeConnection:
         """
         self._finish_answer()
         if self._user:
-            query = f"{query}&user.name={quote(self._user, safe='')}"
+            query = "&".join([*filter(None, [query]), f"user.name={quote(self._user, safe='')}"])
         target = f"{path}?{query}" if query else path
         if self._connection is not None and self._connection.sock is not None:
             # A kept connection may be closed by now; that is found out by using it.

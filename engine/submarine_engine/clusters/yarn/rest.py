@@ -26,6 +26,11 @@ _TIMEOUT = (3.0, 15.0)
 up; the manager of a large cluster takes its time for an answer."""
 _LONGEST_ANSWER = 300
 _CLUSTER = "/ws/v1/cluster"
+_FORGOTTEN = "the ResourceManager does not know it any more: it may have been started anew"
+
+
+class _UnknownError(ClusterError):
+    """What was asked for is not there: in the ResourceManager's own words, not a proxy's."""
 
 
 def new_session(conf: HadoopConf) -> requests.Session:
@@ -114,8 +119,16 @@ class ResourceManager:
         return document
 
     def application(self, app_id: str) -> dict[str, Any]:
-        """Return the report of the application `app_id`."""
-        report: dict[str, Any] = self.get(f"{_CLUSTER}/apps/{app_id}")["app"]
+        """Return the report of the application `app_id`.
+
+        One that the ResourceManager does not know counts as failed, as one whose master died: it
+        was started anew without recovery, and what ran is over then; or it keeps no more of those
+        that are over.
+        """
+        try:
+            report: dict[str, Any] = self.get(f"{_CLUSTER}/apps/{app_id}")["app"]
+        except _UnknownError:
+            return {"id": app_id, "state": "FAILED", "diagnostics": _FORGOTTEN}
         return report
 
     def applications(self, **query: str) -> list[dict[str, Any]]:
@@ -253,10 +266,13 @@ def _unreachable(url: str, error: requests.RequestException) -> ClusterError:
 
 
 def _refused(answer: requests.Response) -> ClusterError:
-    said = answer.text
+    said, kind = answer.text, ClusterError
     with suppress(ValueError, KeyError, TypeError):
-        said = answer.json()["RemoteException"]["message"]
-    return ClusterError(
+        told = answer.json()["RemoteException"]
+        said = told["message"]
+        if told["exception"] == "NotFoundException":
+            kind = _UnknownError
+    return kind(
         f"the ResourceManager refuses ({answer.status_code}): {_short(said)}",
         where=answer.url.partition("?")[0],
         fix="its own words say why; its log says more",

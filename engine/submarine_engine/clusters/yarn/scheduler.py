@@ -756,15 +756,20 @@ def masters_that_fit(queue: Queue, memory_mb: int, user: str = "") -> int:
     if queue.am_limit is None or queue.am_used is None:
         return _MANY
     each = {MEMORY: memory_mb, VCORES: 1}
-    left = plus(plus(queue.am_limit, queue.am_used, -1), _ROOM_FOR_OTHERS, -1)
-    fits = _times(each, left)
+    fits = _times(each, _left(queue.am_limit, plus(queue.am_used, _ROOM_FOR_OTHERS)))
     if user in queue.users and queue.user_am_limit:
-        fits = min(fits, _times(each, plus(queue.user_am_limit, queue.users[user], -1)))
+        fits = min(fits, _times(each, _left(queue.user_am_limit, queue.users[user])))
     return fits
 
 
+def _left(limit: Amounts, used: Amounts) -> dict[str, int]:
+    """Return what is left of a limit, of those resources that it limits."""
+    return {name: most - used.get(name, 0) for name, most in limit.items()}
+
+
 def _times(each: Amounts, room: Amounts) -> int:
-    return max(0, min(room[name] // value for name, value in each.items() if name in room))
+    fits = (room[name] // value for name, value in each.items() if name in room)
+    return max(0, min(fits, default=_MANY))
 
 
 _MANY = 1 << 20
