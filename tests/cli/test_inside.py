@@ -132,6 +132,7 @@ def test_what_is_typed_wrong_is_said(waits, submarine):
         (["forward", "waits", "x"], b"'x' is no port"),
         (["forward", "waits", "70000"], b"'70000' is no port"),
         (["forward", "waits", "1"], b"nobody listens"),
+        (["exec", "waits", "--", "echo", *["x" * 100_000] * 11], b"the command is too long"),
     ):
         done = submarine("job", *words)
         assert what in done.stderr

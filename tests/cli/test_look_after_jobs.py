@@ -107,6 +107,14 @@ def test_contradictions_are_errors(submarine):
     assert submarine("job", "list", "--all", "--limit", "3").returncode == 64
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_list_of_no_job_at_all_is_refused(submarine, more):
+    put("mine")
+    done = submarine("job", "list", "--limit", "0", *more)
+    assert (done.returncode, done.stdout) == (64, b"")
+    assert b"--limit 0 is not possible" in done.stderr
+
+
 def test_a_summary_knows_how_long_it_took():
     put()
     (summary,) = list_jobs()

@@ -18,6 +18,17 @@ SEARCH = """
 """
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [((), "--trials is missing"), (("--trials", "0"), "--trials 0 is not possible")],
+)
+def test_how_many_more_trials_has_to_be_said(submarine, words, told):
+    done = submarine("sweep", "extend", "train", *words)
+    assert done.returncode == 64
+    assert told in done.stderr.decode()
+    assert "--trials 20" in done.stderr.decode()
+
+
 @pytest.mark.long
 def test_a_sweep_is_shown_and_goes_on_by_its_name(submarine, folder):
     assert b"no sweep is on record" in submarine("sweep", "list").stderr

@@ -8,7 +8,9 @@ import zipfile
 
 import pytest
 from submarine_engine.bundle import Bundle
+from submarine_engine.errors import ClusterError
 from submarine_engine.flows import azkaban
+from submarine_engine.flows.azkaban_client import Azkaban
 from submarine_engine.flows.model import Flow
 from submarine_engine.flows.notebook import read_notebook
 
@@ -190,6 +192,24 @@ def test_who_is_not_known_is_told_how_to_log_in(call, tmp_path, monkeypatch):
     code, _, err = call("azkaban", "login", "http://127.0.0.1:9", "--user", "ana")
     assert code == 78
     assert "there is no password" in err
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_that_http_is_not_encrypted_is_told_before_the_password_is_sent(
+    double, call, monkeypatch, more
+):
+    told = []
+
+    def send(self, *words):
+        told.append(sys.stderr.buffer.getvalue())
+        raise ClusterError("not sent")
+
+    monkeypatch.setattr(Azkaban, "_send", send)
+    call("azkaban", "login", double.url, *more)
+    call("azkaban", "login", "http://azkaban.example:8081", *more)
+    here, far = told
+    assert here == b""
+    assert b"http:// is not encrypted" in far
 
 
 def test_a_login_is_kept_and_its_password_comes_from_a_file_of_ones_own(

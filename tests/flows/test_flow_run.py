@@ -11,11 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from submarine_engine.cli.output import FAILED
 from submarine_engine.flows.model import FlowPaths
 from submarine_engine.flows.records import NodePaths, NodeState
 from submarine_engine.flows.runner import newest_run, status_of
 
-from tests.flows.conftest import TRAIN
+from tests.flows.conftest import TRAIN, notebook
 from tests.jobs import until
 
 JOB = "%%submarine --gpus 0 --name "
@@ -46,6 +47,15 @@ def test_a_flow_runs_to_its_end(flow_of, call, folder, states):
     told = [json.loads(line) for line in out.splitlines()]
     assert [one["node"] for one in told] == ["cell-3", "fit", "other", "score", "cell-7"]
     assert all(one["job"] and one["ended"] >= one["started"] for one in told)
+
+
+def test_a_flow_that_is_built_to_be_run_is_run_for_programs_too(call, tmp_path):
+    path = notebook(tmp_path / "train.ipynb", JOB + "fit\nraise ValueError('no')")
+    code, out, err = call("flow", "build", path, "--run", "--json")
+    assert code == FAILED, err
+    built, node = map(json.loads, out.splitlines())
+    assert built["flow"] == "train"
+    assert (node["node"], node["state"]) == ("fit", "failed")
 
 
 def test_nodes_that_do_not_need_each_other_run_side_by_side(flow_of, call, folder, tmp_path):

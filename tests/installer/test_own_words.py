@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from submarine_engine.cli import main
 from submarine_engine.errors import ClusterError
-from submarine_engine.installer import ClusterPlan, Daemon, HadoopCluster, Wanted
+from submarine_engine.installer import ClusterPlan, Daemon, HadoopCluster, Wanted, daemons
+from submarine_engine.installer.daemons import KDC, daemon_names, missing_parts
 from submarine_engine.installer.java import Java
 from submarine_engine.installer.plan import FIRST, Card, find_gpus
 from submarine_engine.installer.sites import write_files
@@ -73,6 +75,55 @@ def test_wrong_words_are_answered_before_anything_is_done(words, told, capsys, t
     assert main(["cluster", *words]) != 0
     assert told in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
+
+
+class NameNode:
+    """Answers in the place of a cluster's daemons, by what is in its HDFS; notes what is asked."""
+
+    def __init__(self, user):
+        self.user, self.folders, self.orders = user, {}, []
+
+    def __call__(self, url, method="GET"):
+        path, query = urlsplit(url).path, dict(parse_qsl(urlsplit(url).query))
+        folder = path.removeprefix("/webhdfs/v1")
+        if method != "GET":
+            self.orders.append((query["op"], folder))
+            self.folders.setdefault(folder, self.user)
+            return {"boolean": True}
+        if query.get("op") == "GETFILESTATUS":
+            if folder not in self.folders:
+                raise FileNotFoundError
+            return {"FileStatus": {"owner": self.folders[folder]}}
+        if "qry" in query:
+            actors = '[{"ActorState": "RUNNING"}]'
+            told = {"Safemode": "", "NumLiveDataNodes": 1, "BPServiceActorInfo": actors}
+            return {"beans": [told]}
+        return {"nodes": {}}
+
+
+def test_who_asks_what_is_missing_changes_nothing(made, monkeypatch):
+    namenode = NameNode(made.plan.user)
+    monkeypatch.setattr(daemons, "_DaemonClient", lambda _: namenode)
+    monkeypatch.setattr(daemons, "_missing_yarn", lambda *_: "")
+    running = dict.fromkeys(daemon_names(made.plan), 1)
+    monkeypatch.setattr(daemons, "find_daemons", lambda _: running)
+    assert missing_parts(made.plan, made.layout) == ["HDFS lacks the folders that jobs need"]
+    assert namenode.orders == []
+    made.wait_ready(timeout=10)
+    assert {"/user", f"/user/{made.plan.user}"} < {folder for _, folder in namenode.orders}
+    namenode.orders.clear()
+    assert missing_parts(made.plan, made.layout) == []
+    namenode.folders[f"/user/{made.plan.user}"] = "another"
+    assert missing_parts(made.plan, made.layout) == ["HDFS lacks the folders that jobs need"]
+    assert namenode.orders == []
+
+
+def test_the_kdc_is_not_run_with_what_it_would_not_hear(made):
+    kdc = Daemon(KDC, made.plan, made.layout)
+    with pytest.raises(ValueError, match="kdc"):
+        kdc.run("-format")
+    with pytest.raises(ValueError, match="kdc"):
+        kdc.run(wait=True)
 
 
 def nvml(cards):

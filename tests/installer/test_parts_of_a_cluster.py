@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import socket
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from submarine_engine.errors import ClusterError, CommandError
-from submarine_engine.installer import HadoopCluster, plan, sites
+from submarine_engine.history import make_private
+from submarine_engine.installer import HadoopCluster, plan, sites, slurm
 from submarine_engine.installer.java import Java
+from submarine_engine.installer.kubernetes import KubernetesCluster
+from submarine_engine.installer.kubernetes import cluster as kubernetes
 from submarine_engine.installer.plan import (
     BLOCK,
     FIRST,
@@ -28,6 +32,7 @@ from submarine_engine.installer.plan import (
     listening_ports,
     read_plan,
 )
+from submarine_engine.installer.slurm import SlurmCluster
 
 HOME = Path("/somewhere/home")
 
@@ -67,6 +72,67 @@ def test_a_cluster_keeps_its_ports_unless_somebody_took_one(tmp_path):
         assert known + 5 in listening_ports()
         with hold_block(tmp_path, known) as other:
             assert other == first
+
+
+class Begun:
+    """A cluster whose daemons are said to run, and are none; it notes with which ports."""
+
+    def __init__(self, home):
+        super().__init__(home)
+        self.running, self.began = {}, []
+
+    def _running(self):
+        return self.running
+
+    def _write(self, plan, *_):
+        make_private(self.root)
+        self._write_plan(plan)
+
+    def _start(self, plan, *_):
+        self.began.append((plan.port, _is_held(plan.port)))
+
+    def _wait(self, *_):
+        pass
+
+
+class BegunSlurm(Begun, SlurmCluster):
+    pass
+
+
+class BegunKubernetes(Begun, KubernetesCluster):
+    pass
+
+
+def _is_held(port):
+    """Return whether somebody holds the block of ports."""
+    with socket.socket(socket.AF_UNIX) as name:
+        try:
+            name.bind(f"\0submarine-ports-{port}")
+        except OSError:
+            return True
+    return False
+
+
+@pytest.mark.usefixtures("_blocks")
+@pytest.mark.parametrize("kind", [BegunSlurm, BegunKubernetes])
+def test_a_cluster_comes_again_on_other_ports_where_somebody_took_one(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(slurm, "_LONGEST_SOCKET", 1000)  # of pytest's folder: none is made
+    monkeypatch.setattr(slurm, "_check_machine", lambda: None)
+    monkeypatch.setattr(kubernetes, "check_machine", lambda: None)
+    monkeypatch.setattr(kubernetes, "build_programs", lambda *_, **__: tmp_path)
+    cluster = kind(tmp_path)
+    first = cluster.up(nodes=2, gpus=3)
+    assert cluster.up() == first
+    assert cluster.began == [(first.port, True)] * 2
+    with socket.create_server(("127.0.0.1", first.port + 1)):
+        cluster.running = {cluster._names(first)[-1]: 1}  # the port is that daemon's
+        assert cluster.up() == first
+        assert cluster.began.pop() == (first.port, False)
+        cluster.running = {}
+        again = cluster.up()
+    assert abs(again.port - first.port) >= BLOCK
+    assert cluster.began[-1] == (again.port, True)
+    assert again == replace(first, port=again.port) == cluster.plan
 
 
 @given(st.integers(1, MOST_NODES), st.booleans())

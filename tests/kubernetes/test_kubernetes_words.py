@@ -20,6 +20,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     read_tolerations,
     read_volumes,
 )
+from submarine_engine.clusters.kubernetes.noted import python_of
 from submarine_engine.clusters.kubernetes.state import Node, Pod, fits, needs
 from submarine_engine.errors import (
     ClusterError,
@@ -29,6 +30,7 @@ from submarine_engine.errors import (
     SubmissionError,
     UnsupportedError,
 )
+from submarine_engine.history import JobPaths, make_private
 from submarine_engine.job import JobSpec, Resources, Role
 
 from tests.certificates import certificate
@@ -291,6 +293,21 @@ def test_what_the_server_refuses_is_told_with_a_way_out(status, said, words):
     assert words in error.what
     assert error.fix
     assert error.status == status
+
+
+@pytest.mark.parametrize("launch", [None, "{}", '{"python": null}'])
+def test_a_job_that_does_not_tell_its_python_is_no_program_called_none(launch, tmp_path):
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    make_private(paths.root)
+    path = paths.root / "launch.json"
+    if launch is not None:
+        path.write_text(launch)
+    with pytest.raises(ClusterError, match="which Python its pods have") as told:
+        python_of(paths)
+    assert told.value.where == str(path)
+    assert told.value.fix
+    path.write_text('{"python": "python3"}')
+    assert python_of(paths) == "python3"
 
 
 def test_pods_are_asked_for_in_the_contexts_namespace(server):

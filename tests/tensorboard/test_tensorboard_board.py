@@ -14,6 +14,7 @@ import pytest
 import requests
 from submarine_engine.clusters import locks
 from submarine_engine.errors import ClusterError, CommandError, JobNotFoundError, UnsupportedError
+from submarine_engine.history import make_private
 from submarine_engine.tensorboard import board as module
 from submarine_engine.tensorboard import (
     find_board,
@@ -23,7 +24,7 @@ from submarine_engine.tensorboard import (
     stop_board,
     wait_for_board,
 )
-from submarine_engine.tensorboard.board import Files
+from submarine_engine.tensorboard.board import Board, Files
 
 from tests.jobs import until
 from tests.tensorboard.conftest import Reader, writes
@@ -134,6 +135,26 @@ def test_one_that_was_killed_is_started_again(here):
     os.kill(first.pid, signal.SIGKILL)
     until(lambda: not list_boards(here.home))
     assert wait_for_board(here.home, first.wanted).key != first.key
+
+
+@pytest.mark.parametrize("how", ["it is stopped", "nobody has asked for it in a month"])
+def test_what_one_that_was_killed_has_left_goes(how, tmp_path):
+    home, events = tmp_path / "home", tmp_path / "events"
+    events.mkdir()
+    wanted = select(home, folders=[str(events)])
+    files = Files(home, wanted.id)
+    make_private(files.root)
+    files.write(Board(wanted))
+    files.log.touch()
+    files.links.mkdir()
+    (files.links / "events").symlink_to(events)
+    if how == "it is stopped":
+        assert not stop_board(home, wanted.id)
+    else:
+        os.utime(files.record, (0, 0))
+        module.sweep(home)
+    assert {path.suffix for path in files.root.iterdir()} <= {".lock"}
+    assert events.is_dir()
 
 
 def test_it_needs_no_certain_port(here):

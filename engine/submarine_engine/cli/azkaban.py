@@ -42,10 +42,10 @@ def login(command: Command, output: Output) -> int:
         Where it is said who is logged in, and that http is not encrypted.
     """
     client = _client(command.values.get("url"), command.values.get("user"), fresh=True)
-    found = client.log_in()
-    parts = urlsplit(found.url)
+    parts = urlsplit(client.login.url)
     if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        output.note("http:// is not encrypted: whoever listens on the way can read the password")
+        output.warning("http:// is not encrypted: whoever listens on the way can read the password")
+    found = client.log_in()
     if output.json:
         output.data({"url": found.url, "user": found.user})
     else:

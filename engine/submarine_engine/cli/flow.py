@@ -64,10 +64,10 @@ def build(command: Command, output: Output) -> int:
     written = WRITERS[to](flow, folder, into) if to != _NONE else folder
     if output.json:
         output.data({"flow": flow.name, "folder": str(folder), "written": str(written)})
-        return OK
-    nodes = count(len(flow.nodes), "node")
-    output.note(f"flow {flow.name}: {nodes}, in {visible(str(folder))}")
-    output.line(visible(str(written)))
+    else:
+        nodes = count(len(flow.nodes), "node")
+        output.note(f"flow {flow.name}: {nodes}, in {visible(str(folder))}")
+        output.line(visible(str(written)))
     return _through(Runner(folder), output) if values.get("run") else OK
 
 

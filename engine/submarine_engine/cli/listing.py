@@ -12,6 +12,7 @@ from submarine_engine.amounts import clock, count, duration
 from submarine_engine.cli.output import OK, Output, code_of_job, visible
 from submarine_engine.clusters.outbox import NOTIFIED
 from submarine_engine.command.parser import Command
+from submarine_engine.errors import CommandError
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
 from submarine_engine.lifecycle import JobStatus, TaskStatus
@@ -35,6 +36,10 @@ def list_(command: Command, output: Output) -> int:
         Where the table is written.
     """
     limit = None if command.values.get("all") else command.values.get("limit", _SHOWN)
+    if limit == 0:
+        raise CommandError(
+            "--limit 0 is not possible", where="job list", fix="give 1 or more, or write --all"
+        )
     jobs = list_jobs(limit=None if limit is None else limit + 1)
     now = Moment.now()
     shown = jobs[:limit]

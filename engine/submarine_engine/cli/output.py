@@ -101,6 +101,14 @@ class Output:
             self.err.write(f"{text}\n")
             self.err.flush()
 
+    def warning(self, text: str) -> None:
+        """Write `text` to stderr, what people and programs have to know of what comes next."""
+        if self.json:
+            self.err.write(json.dumps({"warning": text}) + "\n")
+            self.err.flush()
+        else:
+            self.note(text)
+
     def data(self, value: Mapping[str, Any]) -> None:
         """Write `value` as one JSON object on a line, at once."""
         self.out.write(json.dumps(value) + "\n")

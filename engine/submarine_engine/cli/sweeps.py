@@ -114,7 +114,13 @@ def retry(command: Command, output: Output) -> int:
 
 def extend(command: Command, output: Output) -> int:
     """Add as many trials as `command` says to the sweep that it names; tell `output`."""
-    more = command.values.get("trials", 0)
+    more = command.values.get("trials")
+    if not more:
+        raise CommandError(
+            "--trials is missing" if more is None else "--trials 0 is not possible",
+            where="sweep extend",
+            fix="say how many more, 1 at least: --trials 20",
+        )
     return _change(command, output, lambda found: found.extend(more), f"has {more} more trials")
 
 

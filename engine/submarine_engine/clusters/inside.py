@@ -8,6 +8,7 @@ a server says is the word of a stranger: anybody's code in the job can write it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -275,7 +276,17 @@ def _begun(
 ) -> Channel:
     """Say what is asked for; return the channel when it has begun."""
     told = {"version": VERSION, "id": said.get("id"), **asked}
-    channel.send(BEGIN, json.dumps(told).encode())
+    try:
+        channel.send(BEGIN, json.dumps(told).encode())
+    except OSError as error:
+        channel.close()
+        if error.errno != errno.E2BIG:
+            raise
+        raise CommandError(
+            f"the command is too long: {error.strerror}",
+            where=f"job {job_id}",
+            fix="give what is long as input, or as a file of the job's working folder",
+        ) from error
     until = time.monotonic() + _ANSWER
     while not channel.over and time.monotonic() < until:
         wait(channel, until - time.monotonic())

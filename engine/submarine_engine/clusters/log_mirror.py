@@ -173,7 +173,8 @@ class FolderSource:
         logdir, there = self._folder / "logdir", {}
         with suppress(OSError):  # gone with its folder, or no room: the next look goes on
             for name in files(str(logdir)):
-                there[name] = (logdir / name).lstat().st_size
+                with suppress(OSError):  # of one alone: the others go on
+                    there[name] = (logdir / name).lstat().st_size
             if there != self._packed:
                 pack(str(logdir), str(self._folder / LOG))
                 self._packed = there

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
@@ -280,17 +280,21 @@ class Daemon:
         ------
         ClusterError
             It was waited for, and failed.
+        ValueError
+            The KDC is to have arguments, or to be waited for.
         """
         kind, _, number = self.name.partition("-")
         layout, plan = self._layout, self._plan
+        if kind == KDC:
+            if arguments or wait:
+                raise ValueError(f"the {KDC} has no arguments, and is not waited for")
+            self._launch(realm.kdc_command(layout), realm.kdc_environment(layout))
+            return
         folders = [str(layout.conf), str(layout.web), plan.class_path]
         if number:
             folders.insert(0, str(layout.node_conf(int(number))))
         if plan.secure:
             folders.insert(0, str(layout.tls))
-        if kind == KDC:
-            self._launch(realm.kdc_command(layout), realm.kdc_environment(layout))
-            return
         secure = [*realm.java_flags(layout), *realm.native_flags(layout)] if plan.secure else []
         command = [
             str(plan.java.program),
@@ -421,6 +425,17 @@ _ACTORS = "BPServiceActorInfo"
 _NO_ANSWER = (OSError, HTTPException, ValueError, KeyError, TypeError, KerberosError)
 
 
+_NO_FOLDERS = "HDFS lacks the folders that jobs need"
+
+
+class _Folder(NamedTuple):
+    """A folder of HDFS; an owner's own, or whoever made it has it."""
+
+    path: str
+    mode: str
+    owner: str = ""
+
+
 def missing_parts(plan: ClusterPlan, layout: Layout) -> list[str]:
     """Return what is still missing before a job could run, in words; empty when it could.
 
@@ -482,13 +497,15 @@ def _missing_hdfs(plan: ClusterPlan, ask: _DaemonClient) -> str:
         return "the namenode does not answer"
     if not _datanode_runs(plan, ask):
         return "the datanode does not answer"
+    return "" if all(_has_folder(plan, ask, one) for one in _folders(plan)) else _NO_FOLDERS
+
+
+def _folders(plan: ClusterPlan) -> list[_Folder]:
     # Whoever submits needs a home, and NodeManagers a place for logs that everybody may write.
     # HDFS gives the folders above one the same mode: others have homes below /user.
-    folders = {"/user": "755", "/tmp": "1777"}  # noqa: S108 - of HDFS
-    made = all(_make_folder(plan, ask, path, mode) for path, mode in folders.items())
-    for user in realm.users(plan) if plan.secure else (plan.user,):
-        made = made and _make_folder(plan, ask, f"/user/{user}", "700", user)
-    return "" if made else "HDFS lets no folder be made"
+    shared = [_Folder("/user", "755"), _Folder("/tmp", "1777")]  # noqa: S108 - of HDFS
+    users = realm.users(plan) if plan.secure else (plan.user,)
+    return [*shared, *(_Folder(f"/user/{user}", "700", user) for user in users)]
 
 
 def _datanode_runs(plan: ClusterPlan, ask: _DaemonClient) -> bool:
@@ -504,18 +521,38 @@ def _bean(ask: _DaemonClient, web: str, service: str, name: str) -> dict[str, An
     return dict(found)
 
 
-def _make_folder(
-    plan: ClusterPlan, ask: _DaemonClient, path: str, mode: str, owner: str = ""
-) -> bool:
-    where = f"{plan.namenode_web}/webhdfs/v1{path}"
-    who = "" if plan.secure else f"&user.name={plan.user}"
+def make_folders(plan: ClusterPlan, layout: Layout) -> None:
+    """Make the folders that jobs need in HDFS; `missing_parts` tells whether they are there.
+
+    Parameters
+    ----------
+    plan
+        What the cluster is made of.
+    layout
+        The cluster's files.
+    """
+    ask = _DaemonClient(layout if plan.secure else None)
+    with suppress(*_NO_ANSWER):
+        for path, mode, owner in _folders(plan):
+            where, who = _in_hdfs(plan, path)
+            made = ask(f"{where}?op=MKDIRS&permission={mode}{who}", "PUT")["boolean"]
+            if made and owner and plan.secure:
+                ask(f"{where}?op=SETOWNER&owner={owner}&group={owner}", "PUT")
+
+
+def _has_folder(plan: ClusterPlan, ask: _DaemonClient, folder: _Folder) -> bool:
+    where, who = _in_hdfs(plan, folder.path)
     try:
-        made = bool(ask(f"{where}?op=MKDIRS&permission={mode}{who}", "PUT")["boolean"])
-        if made and owner and plan.secure:
-            ask(f"{where}?op=SETOWNER&owner={owner}&group={owner}", "PUT")
+        status = ask(f"{where}?op=GETFILESTATUS{who}")["FileStatus"]
     except _NO_ANSWER:
         return False
-    return made
+    return folder.owner in ("", status["owner"])
+
+
+def _in_hdfs(plan: ClusterPlan, path: str) -> tuple[str, str]:
+    """Return the address of a path, and what of a query tells who asks."""
+    who = "" if plan.secure else f"&user.name={plan.user}"
+    return f"{plan.namenode_web}/webhdfs/v1{path}", who
 
 
 class _DaemonClient:
@@ -587,7 +624,7 @@ class Starter:
             Daemon(name, self._plan, self._layout).run()
 
     def wait(self) -> None:
-        """Wait until a job could run.
+        """Wait until a job could run; make the folders that it needs in HDFS.
 
         Raises
         ------
@@ -605,6 +642,8 @@ class Starter:
                     where=f"cluster {self._layout.name}",
                     fix="`submarine cluster up` waits on, `submarine cluster logs` shows why",
                 )
+            if _NO_FOLDERS in problems:
+                make_folders(self._plan, self._layout)
             time.sleep(_NAP)
 
     def _format(self) -> None:

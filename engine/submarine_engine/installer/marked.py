@@ -12,7 +12,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -22,6 +22,7 @@ from submarine_engine.history import write_json
 from submarine_engine.installer.cluster import DaemonStatus, OwnCluster
 from submarine_engine.installer.daemons import own_pids, strings_of
 from submarine_engine.installer.kept import find_maker
+from submarine_engine.installer.plan import hold_block
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not in the path of users who are not root
 _NAP = 0.05  # seconds: the daemons take about one; a look is a file, or a question on loopback
@@ -106,6 +107,15 @@ class MarkedCluster(OwnCluster, Generic[PlanT]):
 
     def _write_plan(self, plan: PlanT) -> None:
         write_json(self._plan_path, asdict(plan))  # type: ignore[call-overload] # a dataclass
+
+    def _hold_ports(self, known: int | None) -> AbstractContextManager[int]:
+        """Hold its block of ports, of which `known` is the first unless it is taken by now.
+
+        Where a daemon of it runs, the block is its own already: those that start have to find it.
+        """
+        if known is not None and self._running():
+            return nullcontext(known)
+        return hold_block(self.root, known)
 
     @abstractmethod
     def _names(self, plan: PlanT) -> list[str]:

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
@@ -21,7 +21,7 @@ from submarine_engine.history import make_private
 from submarine_engine.installer.cluster import READY_IN, Report, sole_process
 from submarine_engine.installer.daemons import end_process, own_pids, strings_of
 from submarine_engine.installer.marked import MarkedCluster, find_program
-from submarine_engine.installer.plan import BLOCK, DEFAULT_COUNT, hold_block
+from submarine_engine.installer.plan import BLOCK, DEFAULT_COUNT
 
 SLURM_NAME = "slurm"
 """What a cluster is called unless it is given a name."""
@@ -145,8 +145,8 @@ class SlurmCluster(MarkedCluster[SlurmPlan]):
                     fix=f"end it first (`submarine cluster down --name {self.name}`), or give the "
                     "new one a --name",
                 )
-            with hold_block(self.root, plan.port if plan and not self.runs else None) as port:
-                plan = plan or _plan(nodes, gpus, port)
+            with self._hold_ports(plan.port if plan else None) as port:
+                plan = replace(plan, port=port) if plan else _plan(nodes, gpus, port)
                 self._write(plan)
                 self._start(plan, report)
             self._wait(plan, time.monotonic() + timeout)

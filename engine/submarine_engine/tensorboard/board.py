@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from submarine_engine.clusters import locks, machine
+from submarine_engine.clusters import locks
 from submarine_engine.clusters.machine import has_mark, process_stat, reap, spawn_detached
 from submarine_engine.clusters.store import add_warning
 from submarine_engine.errors import ClusterError, CommandError, SubmarineError, UnsupportedError
@@ -253,8 +254,7 @@ class Files:
         """Write `board` as the record; whoever holds the lock does."""
         live = {"pid": board.pid, "start": board.start, "port": board.port, "key": board.key}
         told = {"version": _VERSION, "id": board.id, "shows": board.wanted.to_json()}
-        live_now = live if board.pid else None
-        write_json(self.record, {**told, "boot": machine.boot_id(), "live": live_now})
+        write_json(self.record, {**told, "live": live if board.pid else None})
 
     def read(self) -> Board | None:
         """Return what the record says; None where there is none, or it is of a later release."""
@@ -263,6 +263,10 @@ class Files:
             if data and data["version"] == _VERSION:
                 return Board(Selection.from_json(data["shows"]), **(data["live"] or {}))
         return None
+
+    def remove_links(self) -> None:
+        """Remove the links, which stay where its process was killed."""
+        shutil.rmtree(self.links, ignore_errors=True)
 
     def live(self) -> Board | None:
         """Return it where its process lives and listens."""
@@ -287,6 +291,7 @@ def sweep(home: Path) -> None:
         if time.time() - _written(files.record) > _OLD and locks.is_free(files.lock):
             for path in (files.record, files.log, files.lock):
                 path.unlink(missing_ok=True)
+            files.remove_links()
 
 
 def _written(path: Path) -> float:
@@ -489,6 +494,7 @@ def stop_board(home: Path, board_id: str) -> bool:
     if ran and board.pid:
         _end(board)
     files.log.unlink(missing_ok=True)
+    files.remove_links()
     return ran
 
 

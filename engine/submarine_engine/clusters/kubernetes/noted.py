@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from submarine_engine.errors import ClusterError
 from submarine_engine.history import read_json
 
 if TYPE_CHECKING:
@@ -31,5 +32,18 @@ def python_of(paths: JobPaths) -> str:
     ----------
     paths
         The job's files.
+
+    Raises
+    ------
+    ClusterError
+        It is not on record.
     """
-    return str((read_json(paths.root / "launch.json") or {}).get("python"))
+    path = paths.root / "launch.json"
+    python = (read_json(path) or {}).get("python")
+    if not python:
+        raise ClusterError(
+            "it is not on record which Python its pods have",
+            where=str(path),
+            fix="a file of the job's folder is gone or changed: submit the job again",
+        )
+    return str(python)

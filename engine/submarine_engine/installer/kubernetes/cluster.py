@@ -18,6 +18,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from submarine_engine.errors import ClusterError, CommandError
@@ -37,7 +38,7 @@ from submarine_engine.installer.kubernetes.programs import (
     programs_folder,
 )
 from submarine_engine.installer.marked import MarkedCluster, find_program, search_path
-from submarine_engine.installer.plan import DEFAULT_COUNT, MOST_GPUS, MOST_NODES, hold_block
+from submarine_engine.installer.plan import DEFAULT_COUNT, MOST_GPUS, MOST_NODES
 
 KUBERNETES_NAME = "kubernetes"
 """What a cluster is called unless it is given a name."""
@@ -145,14 +146,16 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
             version = plan.version if plan else version or DEFAULT_VERSION
             programs = build_programs(version, report=report)
             end = time.monotonic() + timeout
-            with hold_block(self.root, plan.port if plan and not self.runs else None) as port:
-                plan = plan or KubernetesPlan(
-                    1 if nodes is None else nodes,
-                    DEFAULT_COUNT if gpus is None else gpus,
-                    port,
-                    version,
-                    nobodys_number(),
-                )
+            with self._hold_ports(plan.port if plan else None) as port:
+                if plan is None:
+                    plan = KubernetesPlan(
+                        1 if nodes is None else nodes,
+                        DEFAULT_COUNT if gpus is None else gpus,
+                        port,
+                        version,
+                        nobodys_number(),
+                    )
+                plan = replace(plan, port=port)
                 self._write(plan, programs)
                 self._start(plan, report, end)
             self._wait(plan, end)
