@@ -102,9 +102,10 @@ def _answer(pipe: int, patience: float) -> str:
         if not data:
             raise EOFError(_NOBODY)
         come += data
-        _taken, _, answer = come.partition(b"\n")
-        if answer.endswith(b"\n"):
-            told = lean.loads(answer.decode())
+        # Two may watch the job: each says that it takes the question, and the first answer counts.
+        answers = [line for line in come.split(b"\n")[:-1] if line != b"taken"]
+        if answers:
+            told = lean.loads(answers[0].decode())
             if not isinstance(told, str):
                 raise EOFError("the input was ended")
             return told

@@ -8,6 +8,7 @@ connection.
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import struct
@@ -74,8 +75,16 @@ class Channel:
         kind
             One of the bytes above, such as `OUTPUT`.
         data
-            Its content; of more than 1 MiB the other end takes the connection for over.
+            Its content, 1 MiB at most.
+
+        Raises
+        ------
+        OSError
+            It is larger, nothing is sent: the other end would take the connection for over.
         """
+        if len(data) > _LARGEST:
+            words = f"{len(data):,} bytes are more than the {_LARGEST:,} that can be said at once"
+            raise OSError(errno.E2BIG, words)
         self._goes += _HEAD.pack(kind, len(data)) + data
         self.flush()
 

@@ -56,13 +56,33 @@ def aside_of(step: int, key: str = "") -> str:
     return f".{name_of(step)}.{key}{_ASIDE}"
 
 
-def complete(storage: Folder) -> Iterator[tuple[int, str]]:
-    """Yield the steps and names of the complete checkpoints in `storage`, the newest first."""
+def complete(storage: Folder, *, others: bool = True) -> Iterator[tuple[int, str]]:
+    """Yield the steps and names of the complete checkpoints in `storage`, the newest first.
+
+    Parameters
+    ----------
+    storage
+        Where they lie.
+    others
+        Whether another user's is an error, as it is to whoever goes on from here; it is passed
+        over else.
+
+    Raises
+    ------
+    PermissionError
+        There is one of another user's.
+    """
     for name in sorted(storage.names(), reverse=True):
         number = name[len(_NAME) :]
         if name.startswith(_NAME) and number.isascii() and number.isdigit():
-            with suppress(FileNotFoundError):
+            try:
                 storage.expect_own(name)
+            except FileNotFoundError:
+                continue
+            except PermissionError:
+                if others:
+                    raise
+                continue
             if note_of(storage, name) is not None:
                 yield int(number), name
 
@@ -200,8 +220,8 @@ def put_in_place(storage: Folder, aside: str, name: str) -> None:
 
 
 def forget_all_but(storage: Folder, count: int) -> None:
-    """Remove from `storage` all complete checkpoints but the `count` newest."""
-    for step, name in list(complete(storage))[count:]:
+    """Remove from `storage` all complete checkpoints of this user's but the `count` newest."""
+    for step, name in list(complete(storage, others=False))[count:]:
         # Renamed first: of one that a kill leaves half removed, nobody would see what is left.
         aside = aside_of(step)
         with suppress(OSError):
@@ -273,7 +293,7 @@ class Folder:
         found = {}
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self._path(name)) as all_:
             for one in all_:
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # gone since, or a link that leads where nobody can look
                     found[one.name] = one.stat().st_size if one.is_file() else -1
         return found
 
@@ -442,12 +462,13 @@ class NewFile:
         Where; nothing may lie there.
     """
 
+    _held = -1  # also of one that could not be made
+
     def __init__(self, path: str) -> None:
         self.size = self.sum = 0
         self._crc32 = standard("zlib", "").crc32
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._file = open(descriptor, "wb")  # noqa: PTH123, SIM115 - closed below
-        self._held = -1
 
     def __enter__(self) -> NewFile:
         fcntl = standard("fcntl", "")

@@ -95,12 +95,11 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
 
         there = EventShip(folder, urls, below, files)
     while _lives(relay.task):
-        try:
+        with suppress(OSError):  # the disk is full, or a file cannot be read: the next look goes on
             pack(folder, log)
+        with suppress(OSError):  # HDFS is away: likewise
             if there is not None:
                 there.step()
-        except OSError:  # the disk is full, or HDFS away: the next look goes on
-            pass
         if time.monotonic() >= sampled_at:
             sampled_at = float("inf")
             _sample(log.rpartition("/")[0], relay.task)
@@ -133,41 +132,71 @@ def pack(folder: str, log: str) -> None:
     Raises
     ------
     OSError
-        The log cannot be written; what could not be is packed the next time.
+        The log cannot be written; or a file cannot be read, and all others are packed. What was
+        not is packed the next time.
     """
     note = os.open(f"{folder}{_SENT}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(note, fcntl.LOCK_EX)
         sent = _read_note(note)
         before = dict(sent)
-        out = -1
         try:
-            for name in files(folder):
-                size = os.lstat(f"{folder}/{name}").st_size
-                at = sent.get(name, 0)
-                if size == at:
-                    continue
-                if out < 0:
-                    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-                sent[name] = _pack_file(f"{folder}/{name}", name, at if size > at else 0, out)
+            unread = _pack_files(folder, log, sent)
         finally:
-            if out >= 0:
-                os.close(out)
             if sent != before:
                 _write_note(note, sent)
     finally:
         os.close(note)
+    if unread is not None:
+        raise unread
 
 
-def _pack_file(path: str, name: str, at: int, out: int) -> int:
-    """Pack a file from a byte on; return up to where it is packed now."""
+def _pack_files(folder: str, log: str, sent: dict[str, int]) -> OSError | None:
+    """Pack what is new, and keep `sent` up to date; return why a file could not be read, if so."""
+    unread: OSError | None = None
+    out = -1
+    try:
+        for name in files(folder):
+            try:
+                size = os.lstat(f"{folder}/{name}").st_size
+                if size == sent.get(name, 0):
+                    continue
+                if out < 0:
+                    out = _open_log(log)
+                if size < sent.get(name, 0):
+                    sent[name] = 0
+                _pack_file(f"{folder}/{name}", name, sent, out)
+            except _LogError:
+                raise
+            except OSError as error:  # that file's own
+                unread = unread or error
+    finally:
+        if out >= 0:
+            os.close(out)
+    return unread
+
+
+class _LogError(OSError):
+    """The log cannot be written."""
+
+
+def _open_log(log: str) -> int:
+    try:
+        return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as error:
+        raise _LogError(error.errno, error.strerror, error.filename) from error
+
+
+def _pack_file(path: str, name: str, sent: dict[str, int], out: int) -> None:
+    """Pack what is new of a file; keep `sent` up to date."""
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
+        at = sent.get(name, 0)
         while os.fstat(out).st_size < _MOST and (data := os.pread(source, _PIECE, at)):
             key = name.encode("utf-8", "surrogateescape")
             _append(out, b"%d %d %d\n%b%b" % (len(key), at, len(data), key, data))
             at += len(data)
-        return at
+            sent[name] = at
     finally:
         os.close(source)
 
@@ -177,9 +206,9 @@ def _append(out: int, data: bytes) -> None:
     try:
         while data:
             data = data[os.write(out, data) :]
-    except OSError:
+    except OSError as error:
         os.ftruncate(out, before)  # half a piece would spoil what comes after it
-        raise
+        raise _LogError(error.errno, error.strerror, error.filename) from error
 
 
 def files(folder: str) -> Iterator[str]:

@@ -134,12 +134,15 @@ class _Settings:
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - as json has it
-    """Return what the JSON `text` says; `ValueError` where it says nothing."""
+    """Return what the JSON `text` says; `ValueError` where it is not one value, and no more."""
+    text = text.strip()
     try:
-        value, _ = make_scanner(_Settings)(text.strip(), 0)  # type: ignore[arg-type]
+        value, end = make_scanner(_Settings)(text, 0)  # type: ignore[arg-type]
     # The scanner looks for the error's class in `json.decoder`, which nobody has imported.
     except (StopIteration, SystemError):
         raise ValueError("there is no JSON") from None
+    if end != len(text):
+        raise ValueError("there is more after the JSON")
     return value
 
 

@@ -68,6 +68,7 @@ _UNFINISHED = 86400.0  # seconds after which nobody unpacks it any more
 _CHECKED_WITHIN = 15.0  # seconds: less than the driver waits for an answer
 _PIECE = 1 << 16
 _PARTS = ("lib", "work", "user", "job")
+_FAILURES = (OSError, tarfile.TarError, EOFError, zlib.error)  # a disk's, and a damaged archive's
 
 
 def keep(root: str, task: str, patience: float, lease: float = math.inf, grace: float = 0.0) -> int:
@@ -321,10 +322,9 @@ class Environment:
                 more = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
                 packed.extractall(staged, **more)  # type: ignore[arg-type] # noqa: S202 - our driver's own
             os.rename(staged, place)  # noqa: PTH104 - no pathlib
-        except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        except _FAILURES as error:
             if not os.path.isdir(place):  # else another pod was first: its layer is the same
-                why = str(getattr(error, "strerror", None) or error) or type(error).__name__
-                self._failed = f"{above}: {why}"
+                self._failed = f"{above}: {_why(error)}"
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
@@ -338,6 +338,12 @@ class Environment:
                         aside = f"{self._kept}/.gone.{os.urandom(4).hex()}"
                         os.rename(layer.path, aside)  # noqa: PTH104 - no pathlib
                         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _why(error: Exception) -> str:
+    """Return a line of words for one of `_FAILURES`; those of `tarfile` go on for several."""
+    words = str(getattr(error, "strerror", None) or error).partition("\n")[0].rstrip(":")
+    return words or type(error).__name__
 
 
 class Server:
@@ -375,8 +381,8 @@ class Server:
             try:
                 answer = getattr(self, "do_" + asked.pop("do"))(body, **asked)
                 told, data = answer if isinstance(answer, tuple) else (answer, b"")
-            except OSError as error:
-                told, data = {"error": type(error).__name__, "why": error.strerror}, b""
+            except _FAILURES as error:
+                told, data = {"error": type(error).__name__, "why": _why(error)}, b""
             target.write(json.dumps({**told, "size": len(data)}).encode() + b"\n" + data)
             target.flush()
 

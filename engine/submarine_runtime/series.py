@@ -13,6 +13,7 @@ leaves half a line at most, which `parse` passes over.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import sys
@@ -30,7 +31,7 @@ MOST = 1_000_000
 """Bytes of a file."""
 
 RECENT = 1800.0
-"""Seconds whose rows stay as they are, as far as they fit into a third of the file."""
+"""Seconds whose rows stay as they are, as far as they fit into three eighths of the file."""
 
 AT, ROWS = "at", "rows"
 _WIDEST = 1 << 26  # seconds: two years in one row
@@ -74,6 +75,7 @@ class Series:
         before = os.fstat(self._file).st_size
         if os.write(self._file, line) < len(line):
             os.ftruncate(self._file, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if before + len(line) > self._most:
             self._thin()
 

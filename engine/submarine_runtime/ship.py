@@ -401,13 +401,16 @@ class EventShip:
     def _bring(self, name: str) -> bool:
         """Bring the next bytes of a file; return whether there are more of them."""
         sent = self._sent.get(name, 0)
-        with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            size = os.fstat(file.fileno()).st_size
-            if size == sent:
-                return False
-            sent = sent if size > sent else 0
-            file.seek(sent)
-            data = file.read(_EVENTSHIP_PIECE)
+        try:
+            with open(f"{self._folder}/{name}", "rb") as file:  # noqa: PTH123 - pathlib is slow
+                size = os.fstat(file.fileno()).st_size
+                if size == sent:
+                    return False
+                sent = sent if size > sent else 0
+                file.seek(sent)
+                data = file.read(_EVENTSHIP_PIECE)
+        except OSError:  # that file's own: the next step tries it again
+            return False
         # Where it is not certain whether bytes were appended, the file is brought anew.
         self._sent.pop(name, None)
         if sent:

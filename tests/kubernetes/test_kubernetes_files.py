@@ -161,6 +161,23 @@ def test_files_that_find_no_room_in_a_pod_are_an_error_in_words(pods, files):
     assert no.value.fix
 
 
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda _: b"no archive", "file could not be opened successfully"),
+        (lambda whole: whole[: len(whole) // 2], "Compressed file ended before"),
+    ],
+    ids=["no archive", "a half"],
+)
+def test_files_that_come_damaged_are_an_error_in_words(pods, files, damage, words):
+    with pytest.raises(SubmissionError, match=f"its files cannot be written in the pod: {words}"):
+        files.bring(damage(pack({}, {})))
+    assert not (pods.root / "ready").exists()
+    files._tried_at = float("-inf")
+    files.bring(pack({}, {}))
+    assert (pods.root / "ready").exists()
+
+
 def test_a_pod_whose_disk_is_full_is_let_go_all_the_same(tmp_path, monkeypatch):
     job = tmp_path / "job" / TASK
     job.mkdir(parents=True)

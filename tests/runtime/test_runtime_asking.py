@@ -61,6 +61,15 @@ def test_the_log_has_what_a_terminal_would_show_and_no_password(task):
     assert not list(task.folder.glob("answer-*"))
 
 
+def test_two_who_watch_may_take_and_answer_it_and_the_first_counts(task):
+    task.start("print(input('? '))", asks=True)
+    pipe = taken(task, 1)
+    os.write(pipe, b'taken\n"first"\n"second"\n')
+    assert task.wait() == 0
+    os.close(pipe)
+    assert task.stdout == "? first\nfirst\n"
+
+
 def test_a_question_is_the_owners_alone(task):
     task.start("input()", asks=True)
     pipe = taken(task, 1)

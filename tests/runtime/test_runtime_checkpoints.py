@@ -1,8 +1,10 @@
 """``job.steps()``: what is kept, how the next attempt goes on, what each kind of end leaves."""
 
+import gc
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -415,6 +417,39 @@ def test_a_checkpoint_of_another_user_is_not_loaded(attempts, monkeypatch, part)
         checkpoints.Loop(str(attempts.place)).restore({})
 
 
+def test_a_checkpoint_of_another_user_that_appears_meanwhile_costs_none_of_ours(
+    tmp_path, monkeypatch
+):
+    loop = checkpoints.Loop(str(tmp_path), every=0)
+    loop.restore({})
+    assert loop.keep({})
+    theirs = "step-000000000999"
+    shutil.copytree(tmp_path / step_folders(tmp_path)[0], tmp_path / theirs)
+    real = checkpoint_files.Folder.expect_own
+
+    def expect_own(self, name):
+        if name == theirs:
+            raise PermissionError("it belongs to another user")
+        real(self, name)
+
+    monkeypatch.setattr(checkpoint_files.Folder, "expect_own", expect_own)
+    assert all(loop.keep({}, must=True) for _ in range(3))
+    assert step_folders(tmp_path) == ["step-000000000003", "step-000000000004", theirs]
+    with pytest.raises(PermissionError, match="another user"):  # whoever names the path is told
+        checkpoints.Loop(str(tmp_path)).restore({})
+    with pytest.raises(PermissionError, match="another user"):
+        checkpoints.latest(str(tmp_path))
+
+
+def test_a_file_that_cannot_be_made_is_one_error(tmp_path, monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: ignored.append(one.exc_type))
+    with pytest.raises(FileNotFoundError):
+        checkpoint_files.Folder(str(tmp_path)).new("gone/state.pickle")
+    gc.collect()
+    assert AttributeError not in ignored
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have a file of a stranger's")
 def test_one_that_is_put_back_while_it_is_looked_at_is_not_loaded(attempts, monkeypatch):
     assert attempts(TRAIN).wait() == 0
@@ -519,10 +554,14 @@ def test_two_jobs_of_one_path_do_not_end_each_other(attempts):
     assert [path.name for path in attempts.place.iterdir()] == ["step-000000000001"]
 
 
-@pytest.mark.parametrize("make", ["write_text", "symlink_to"])
-def test_what_is_no_checkpoint_is_not_in_the_way_of_one(attempts, make):
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [("write_text", "x"), ("symlink_to", "/no/such"), ("symlink_to", "step-000000000001")],
+    ids=["a file", "a link to nothing", "a link to itself"],
+)
+def test_what_is_no_checkpoint_is_not_in_the_way_of_one(attempts, make, what):
     attempts.place.mkdir()
-    getattr(attempts.place / "step-000000000001", make)("/no/such")
+    getattr(attempts.place / "step-000000000001", make)(what)
     task = attempts("from submarine_runtime import job\nfor _ in job.steps(1, {}, every=0): 0")
     assert task.wait() == 0, task.stderr
     assert checkpoints.latest(str(attempts.place)).endswith("step-000000000001")

@@ -18,7 +18,7 @@ from submarine_engine.events import Granted, Started, Submitted
 from submarine_engine.history import JobPaths
 from submarine_engine.lifecycle import fold
 from submarine_runtime import inside
-from submarine_runtime.channel import EXIT, OUTPUT, PIECE, Channel, wait
+from submarine_runtime.channel import BEGIN, EXIT, OUTPUT, PIECE, Channel, wait
 
 JOB, TASK = "20260101-000000-abcde", "worker-0"
 QUESTION = b'{"id": "asked"}'
@@ -124,3 +124,13 @@ def test_half_a_frame_and_one_without_measure_are_none(said):
     assert channel.over
     channel.close()
     there.close()
+
+
+def test_what_the_other_end_would_not_take_is_refused_before_it_is_sent():
+    here, there = map(Channel, socket.socketpair())
+    with closing(here), closing(there):
+        with pytest.raises(OSError, match="1,048,577 bytes are more than"):
+            here.send(BEGIN, bytes((1 << 20) + 1))
+        assert not here.waiting
+        here.send(BEGIN, b"{}")
+        assert there.read() == [(BEGIN, b"{}")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -59,6 +60,23 @@ def test_a_file_that_was_cut_off_or_damaged_is_read_and_gone_on_with(tmp_path):
     for at in range(4, 200):
         series.add({"at": at, "loss": 1, "text": ["x", {}]})
     assert path.stat().st_size <= 1100
+
+
+def test_a_row_that_finds_no_room_is_an_error_and_leaves_no_half(tmp_path):
+    path = tmp_path / "metrics"
+    series = Series(str(path))
+    series.add({"at": 1, "cpu": 1})
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, limits[1]))  # as a disk that fills
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            series.add({"at": 2, "cpu": 1})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    series.add({"at": 3, "cpu": 1})
+    assert [row["at"] for row in rows_of(path)] == [1, 3]
 
 
 def test_the_copy_of_a_file_that_is_thinned_is_what_is_there(tmp_path):

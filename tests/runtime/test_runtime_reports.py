@@ -117,6 +117,13 @@ def test_what_is_not_finite_is_sent_as_text_that_json_can_hold(trial):
     assert lean.loads(lean.dumps(trial.sent[0])) == trial.sent[0]
 
 
+@pytest.mark.parametrize("text", ['{"a": 1} rubbish', '{"a": 1}{"a": 2}', "1 2", "[]]"])
+def test_what_has_more_after_its_json_says_nothing(text):
+    with pytest.raises(ValueError, match="there is more after the JSON"):
+        lean.loads(text)
+    assert lean.loads(' {"a": 1}\r\n') == {"a": 1}
+
+
 @pytest.mark.parametrize("word", ["stop", "pause"])
 def test_a_trial_that_is_asked_to_end_is_not_kept_by_except_exception(trial, word):
     cleaned = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,9 @@ from submarine_engine.clusters.log_mirror import EventLog, FolderSource, LogMirr
 from submarine_engine.history import JobPaths, TaskPaths, make_private, write_json
 from submarine_engine.tensorboard import scalar_reader, scalars
 from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source
-from submarine_runtime.eventpack import LOG, pack
+from submarine_runtime import eventpack
+from submarine_runtime.eventpack import LOG, finish, pack
+from submarine_runtime.ship import EventShip
 from tensorboard.summary import Writer
 
 
@@ -60,6 +64,71 @@ def test_nothing_is_packed_twice(task, tmp_path):
     for _ in range(3):
         pack(str(there), str(task.log("events")))
     assert task.log("events").read_bytes() == b"1 0 4\nxonce"
+
+
+def fail_to_read(monkeypatch, path):
+    """Have the disk lose all of a file but its first bytes."""
+    real = os.pread
+
+    def pread(descriptor, size, at):
+        if Path(f"/proc/self/fd/{descriptor}").readlink() != path:
+            return real(descriptor, size, at)
+        if at:
+            raise OSError(errno.EIO, "the disk is broken")
+        return real(descriptor, 3, at)
+
+    monkeypatch.setattr(os, "pread", pread)
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other(task, tmp_path, monkeypatch, capsys):
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "bad").write_bytes(b"lost")
+    (there / "good").write_bytes(b"here")
+    listed = ["a file that is gone", *eventpack.files(str(there))]
+    monkeypatch.setattr(eventpack, "files", lambda _: listed)
+    fail_to_read(monkeypatch, there / "bad")
+    log = task.log("events")
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError, match="a file that is gone"):
+            pack(str(there), str(log))
+    packed = b"3 0 3\nbadlos4 0 4\ngoodhere"
+    assert log.read_bytes() == packed  # also what could be read is packed once
+    del listed[0]
+    finish(str(there), str(log))
+    assert "the last events are not packed: [Errno 5] the disk is broken" in capsys.readouterr().err
+    monkeypatch.undo()
+    pack(str(there), str(log))
+    assert log.read_bytes() == packed + b"3 3 1\nbadt"
+
+
+def test_a_log_that_is_full_takes_no_other_file_either(task, tmp_path, monkeypatch):
+    there = tmp_path / "there"
+    there.mkdir()
+    for name in ("x", "y"):
+        (there / name).write_bytes(b"once")
+    tried = []
+
+    def write(_out, data):
+        tried.append(data)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write)
+        with pytest.raises(OSError, match="No space left"):
+            pack(str(there), str(task.log("events")))
+    assert len(tried) == 1
+    pack(str(there), str(task.log("events")))
+    assert task.log("events").read_bytes() == b"1 0 4\nxonce1 0 4\nyonce"
+
+
+def test_a_file_that_cannot_be_read_keeps_no_other_from_hdfs(tmp_path):
+    (tmp_path / "good").write_bytes(b"here")
+    brought = []
+    ship = EventShip(str(tmp_path), "http://nowhere", "board", lambda _: ["gone", "good"])
+    ship._there.create = lambda name, data: brought.append((name, data))
+    assert ship.step()
+    assert brought == [("good", b"here")]
 
 
 @given(cut=st.integers(0, 200))
