@@ -57,7 +57,7 @@ class Running:
     index
         Which call it is.
     attempt
-        The how manieth try it is.
+        Which try it is, from 1.
     tell
         Brings the bytes of a frame to the controller.
     calls
@@ -105,7 +105,7 @@ class Given:
     index
         Which call it is.
     attempt
-        The how manieth try it is.
+        Which try it is, from 1.
     data
         The arguments, pickled.
     ports
@@ -197,7 +197,7 @@ class Worker:
         self._returns = os.open(f"{folder}/{RETURNS}", flags, mode_in(folder))
         self._key = _key_of(folder)
         self._todo: deque[list[Given]] = deque()
-        self._unwanted: set[tuple[int, int]] = set()
+        self._unwanted: dict[tuple[int, int], bool] = {}
         self._ending = False
         self._batch: object = None
         self._heard = time.monotonic()
@@ -267,7 +267,7 @@ class Worker:
         return came
 
     def _withdraw(self, head: dict[str, Any]) -> None:
-        """Take a call back that has not begun; note that one which runs is not wanted."""
+        """Take a call back that has not begun; note one of the batch that runs."""
         key = int(head["index"]), int(head["try"])
         for batch in self._todo:
             for given in [one for one in batch if one.key == key]:
@@ -275,20 +275,21 @@ class Worker:
                 self._tell(_ended(given, "moved" if head.get("moved") else "withdrawn"))
                 self._offer()
                 return
-        if head.get("running"):
-            self._unwanted.add(key)
+        # Those of that batch do not move: its process comes to them.
+        if not head.get("moved"):
+            self._unwanted[key] = bool(head.get("running")) or self._unwanted.get(key, False)
 
     def _do(self, batch: list[Given]) -> None:
         """Run the calls of a batch; begin anew after each that takes its process along."""
         while batch and not self._alone():
             for given in [one for one in batch if one.key in self._unwanted]:
-                self._unwanted.discard(given.key)
                 self._tell(_ended(given, "withdrawn"))
                 batch.remove(given)
             if not batch:
-                return
+                break
             done = self._do_forked(batch) if self._forks else self._do_here(batch)
             batch = [given for given in batch if given.key not in done]
+        self._unwanted.clear()  # whatever it has is over
 
     def _do_here(self, batch: list[Given]) -> set[tuple[int, int]]:
         given = batch[0]
@@ -306,8 +307,7 @@ class Worker:
             code = 1
             try:
                 os.close(reading)
-                for given in batch:
-                    self._call(given, lambda data: append(writing, data))
+                self._do_in_fork(batch, lambda data: append(writing, data))
                 code = 0
             finally:
                 # Not `sys.exit`: what is to be cleaned up at the end is the worker's.
@@ -317,6 +317,18 @@ class Worker:
             return self._follow(pid, reading, batch)
         finally:
             os.close(reading)
+
+    def _do_in_fork(self, batch: list[Given], tell: Callable[[bytes], None]) -> None:
+        """Run calls one after another but for those that are taken back before they begin."""
+        self._todo.clear()  # they are the parent's
+        for given in batch:
+            for head, _ in self._calls.read():  # each process has its own place in the file
+                if head["kind"] == "withdraw":
+                    self._withdraw(head)
+            if given.key in self._unwanted:
+                tell(_ended(given, "withdrawn"))
+            else:
+                self._call(given, tell)
 
     def _follow(self, pid: int, reading: int, batch: list[Given]) -> set[tuple[int, int]]:
         """Pass a fork's frames on until it has ended; return which calls are over."""
@@ -331,7 +343,7 @@ class Worker:
                 if time.monotonic() - looked >= _LOOK:
                     looked = time.monotonic()
                     self._read_calls()
-                    if fork.running is not None and fork.running.key in self._unwanted:
+                    if fork.running is not None and self._unwanted.get(fork.running.key):
                         unwanted = True
                         fork.kill()
                     elif self._alone():
@@ -342,7 +354,6 @@ class Worker:
         # One that ended before its first call began: that one is not to be tried for ever.
         dead = fork.running or (None if fork.done else batch[0])
         if dead is not None:
-            self._unwanted.discard(dead.key)
             how = "withdrawn" if unwanted else "died"
             self._tell(_ended(dead, how, code=code))
             fork.done.add(dead.key)

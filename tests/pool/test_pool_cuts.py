@@ -100,6 +100,34 @@ def test_a_damaged_record_is_said_in_words_to_whoever_takes_over(folder, line):
         Journal(folder)
 
 
+def test_a_record_that_is_damaged_meanwhile_is_told_by_every_future(tmp_path):
+    Program(tmp_path, PROGRAM).run(
+        """
+        def hold(flag):
+            while not os.path.exists(flag):
+                time.sleep(0.01)
+
+        with Executor(max_workers=1, gpus=0) as ex:
+            futures = [ex.submit(hold, os.environ["FLAG"]) for _ in range(2)]
+            while not futures[0].running():
+                time.sleep(0.01)
+            (record,) = Path(os.environ["SUBMARINE_HOME"]).glob("pools/*/calls.jsonl")
+            with record.open("ab") as file:
+                file.write(b"null\\n")
+            try:
+                futures[0].exception(120)
+                futures.append(ex.submit(hold, os.environ["FLAG"]))
+                errors = [future.exception(120) for future in futures]
+            finally:
+                Path(os.environ["FLAG"]).touch()
+        print([type(error).__name__ for error in errors], errors[2])
+    """,
+        "['ResultError', 'ResultError', 'ResultError']",
+        "the record of the calls is damaged",
+        FLAG=str(tmp_path / "flag"),
+    )
+
+
 def test_what_has_no_room_leaves_nothing_and_the_next_is_read(folder, small_files):
     giver = Giver(folder)
     giver.give(Call(0, b"x" * 3000))
@@ -217,7 +245,8 @@ def test_pools_whose_jobs_were_removed_go_after_a_day(tmp_path):
 
 
 PROGRAM = """
-    import os
+    import os, time
+    from pathlib import Path
 
     from submarine_engine import Executor, map
     from submarine_engine.errors import SubmissionError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import io
 import itertools
@@ -14,6 +15,7 @@ import urllib.error
 import urllib.request
 from contextlib import closing
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
@@ -21,10 +23,12 @@ from submarine_engine.errors import CommandError, JobError, JobFailedError, Unsu
 from submarine_engine.future import Job
 from submarine_engine.history import JobPaths
 from submarine_engine.records import open_job
+from submarine_engine.serving import front
 from submarine_engine.serving.launching import stand, start, wait
 from submarine_engine.serving.model import open_model, packed, saved, unpack
+from submarine_engine.serving.record import FrontState
 from submarine_engine.serving.replica import load
-from submarine_engine.serving.replicas import LARGEST
+from submarine_engine.serving.replicas import LARGEST, READY, LostError, Request
 
 from tests.cli.conftest import folder, submarine  # noqa: F401 - fixtures
 from tests.jobs import bundle_of, spec_of, until
@@ -113,6 +117,31 @@ def test_a_request_that_is_none_gets_words_and_the_model_goes_on(home, digits):
     assert f"{LARGEST} are the most: ask in parts" in told
     assert ask(record.address, {"inputs": images}) == (200, {"predictions": labels})
     assert [one.state for one in stand(record).told.replicas] == ["ready"]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_request_that_ends_every_replica_is_refused_after_so_many(monkeypatch, replicas):
+    monkeypatch.setattr(front, "_SOON", 0.0)  # they are there again at once
+    asked = []
+
+    async def ask(request):
+        asked.append(request)
+        raise LostError
+
+    async def refusal():
+        record = SimpleNamespace(told=lambda: FrontState(serves=1), wanted=1, port=0)
+        one = front.Front(record, None, "a job")
+        one._replicas = {
+            name: SimpleNamespace(job_id=name, version=1, state=READY, busy=0, ask=ask)
+            for name in "abc"[:replicas]
+        }
+        return await one.answer(Request("POST", "/invocations"))
+
+    status, headers, body = asyncio.run(refusal())
+    assert len(asked) == front._TRIES
+    assert status == 502
+    assert "Retry-After" not in headers  # it would end as many once more
+    assert f"lost its replica {front._TRIES} times" in json.loads(body)["error"]
 
 
 @pytest.mark.service

@@ -76,7 +76,8 @@ class End:
     worker, host
         The job that ran it, and where.
     attempts
-        How often it was begun.
+        How often it was given to a worker: the number of its last try, whether that one began or
+        not; 0 where it was taken back before any.
     """
 
     outcome: str

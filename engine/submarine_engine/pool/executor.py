@@ -8,13 +8,14 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from submarine_runtime.worker import apply
 
-from submarine_engine.errors import CommandError, JobFailedError, SubmarineError
+from submarine_engine.errors import CommandError, JobFailedError, ResultError, SubmarineError
 from submarine_engine.pool.arguments import Arguments
 from submarine_engine.pool.calls import Call
 from submarine_engine.pool.inputs import Giver, Inputs, label_of
@@ -54,6 +55,7 @@ class CallFuture(Future[Any]):
         self._index = index
         self._withdrawn = False
         self._worker = ""
+        self._moved_on = threading.Lock()
 
     @property
     def job(self) -> Job | None:
@@ -87,7 +89,7 @@ class CallFuture(Future[Any]):
             Whether it is taken back, or asked to end.
         """
         if super().cancel():
-            self.set_running_or_notify_cancel()
+            self._move_on()
             self._calls.withdraw(self._index, running=running)
             return True
         if running and self.running():
@@ -101,7 +103,14 @@ class CallFuture(Future[Any]):
 
     def _begin(self, worker: str) -> None:
         self._worker = worker
-        if not self.running() and not self.done():
+        self._move_on()
+
+    def _move_on(self) -> None:
+        """Note that it runs, or tell who waits that it is cancelled: whichever comes first, once.
+
+        It may be cancelled again and again, also just as it begins.
+        """
+        if self._moved_on.acquire(blocking=False):
             self.set_running_or_notify_cancel()
 
     def _end(self, end: End, loader: Loader, what: str) -> None:
@@ -110,14 +119,18 @@ class CallFuture(Future[Any]):
             return
         if end.outcome == "withdrawn":
             self._withdrawn = True
-            self.set_exception(CancelledError())
+            self._fail(CancelledError())
             return
         try:
             value = loader.value(end, what, ".log() of its future")
         except BaseException as error:  # noqa: BLE001 - it is the call's own, or says why
-            self.set_exception(error)
+            self._fail(error)
         else:
             self.set_result(value)
+
+    def _fail(self, error: BaseException) -> None:
+        with suppress(InvalidStateError):  # it was cancelled meanwhile
+            self.set_exception(error)
 
 
 class _Calls:
@@ -171,7 +184,8 @@ class _Calls:
 
     def withdraw(self, index: int, *, running: bool) -> None:
         with self._lock:
-            self._giver.withdraw(index, running=running)
+            if index in self._futures:
+                self._giver.withdraw(index, running=running)
 
     def close(self) -> None:
         with self._lock:
@@ -183,7 +197,11 @@ class _Calls:
 
     def poll(self) -> bool:
         """Hear what has become of the calls; return whether there was anything."""
-        lines = self._follower.read()
+        try:
+            lines = self._follower.read()
+        except (ResultError, OSError) as error:  # what becomes of them is never heard
+            self._fail_all(error)
+            return False
         for line in lines:
             future = self._futures.get(line.get("index", -1))
             if future is None:
@@ -211,10 +229,15 @@ class _Calls:
         except SubmarineError as cancelled:
             error = cancelled
         why = error or JobFailedError("the job that ran the calls has ended", job_id=self.job.id)
-        for future in list(self._futures.values()):
-            if not future.done():
-                future.set_exception(why)
-        self._futures.clear()
+        self._fail_all(why)
+
+    def _fail_all(self, error: BaseException) -> None:
+        """Fail the calls that have not ended."""
+        with self._lock:
+            left = list(self._futures.values())
+            self._futures.clear()
+        for future in left:
+            future._fail(error)  # noqa: SLF001 - of this module
 
 
 class Executor(concurrent.futures.Executor):

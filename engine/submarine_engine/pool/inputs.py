@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from submarine_engine.pool.calls import Runner
     from submarine_engine.pool.folder import PoolFolder
 
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
 
 class Giver:
     """Writes calls for a pool, and holds its lock: more may come as long as it does.
@@ -48,9 +50,7 @@ class Giver:
             # One giver at a time; the one before may be about to drop it.
             self._lock = locks.take(folder.giver, wait=1.0)
             cut_torn(str(folder.inputs))
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._inputs = os.open(folder.inputs, flags, 0o600)
-            self._withdrawn = os.open(folder.withdrawn, flags, 0o600)
+            self._inputs = os.open(folder.inputs, _FLAGS, 0o600)
         except OSError as error:
             raise _unwritten(folder, error) from error
         self._folder = folder
@@ -73,7 +73,7 @@ class Giver:
             raise _unwritten(self._folder, error) from error
 
     def withdraw(self, index: int, *, running: bool = False) -> None:
-        """Take a call back.
+        """Take a call back, also once there are no more to give.
 
         Parameters
         ----------
@@ -81,8 +81,22 @@ class Giver:
             The call's.
         running
             Whether to end it where it runs.
+
+        Raises
+        ------
+        SubmissionError
+            The disk is full.
         """
-        append(self._withdrawn, frame({"kind": "withdraw", "index": index, "running": running}))
+        told = frame({"kind": "withdraw", "index": index, "running": running})
+        try:
+            # Opened each time: `close` may have come before.
+            withdrawn = os.open(self._folder.withdrawn, _FLAGS, 0o600)
+            try:
+                append(withdrawn, told)
+            finally:
+                os.close(withdrawn)
+        except OSError as error:
+            raise _unwritten(self._folder, error) from error
 
     def close(self) -> None:
         """Say that there will be no more."""
@@ -91,7 +105,6 @@ class Giver:
             with suppress(OSError):  # that the lock is free says it, too
                 append(self._inputs, frame({"kind": "done"}))
             os.close(self._inputs)
-            os.close(self._withdrawn)
             if self._lock is not None:
                 locks.drop(self._lock)
 

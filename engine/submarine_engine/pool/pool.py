@@ -242,10 +242,11 @@ class Pool:
 
         Its source hears how it ended. One that runs comes to its own end unless `running`.
         """
+        self._unwanted.add(index)  # it may be still to come, or come back from its worker
         noted = self.journal.record.open.get(index)
         if noted is None:
-            self._unwanted.add(index)  # it may be still to come
-        elif noted in self._waiting:
+            return
+        if noted in self._waiting:
             self._waiting.remove(noted)
             self._end(noted, End(outcome="withdrawn", attempts=noted.tries))
         elif worker := self._workers.get(noted.given):
@@ -373,6 +374,9 @@ class Pool:
     def _record_end(self, noted: Noted, end: End) -> None:
         """Note how a try went: for good, or to be tried again."""
         self._moving.discard(noted.call.index)
+        unwanted = noted.call.index in self._unwanted
+        if unwanted and end.outcome in ("moved", "lost"):
+            end = replace(end, outcome="withdrawn")
         if end.outcome == "moved":
             self.journal.tried(noted, end)
             self._waiting.append(noted)
@@ -382,7 +386,7 @@ class Pool:
         else:
             failed = end.outcome in ("error", "died")
             again = failed and noted.failures < self._retries
-        if not again:
+        if unwanted or not again:
             self._end(noted, end)
             return
         self.journal.tried(noted, end)
@@ -391,7 +395,10 @@ class Pool:
 
     def _again(self, noted: Noted) -> None:
         noted.take_back()
-        self._waiting.appendleft(noted)
+        if noted.call.index in self._unwanted:
+            self._end(noted, End(outcome="withdrawn", attempts=noted.tries))
+        else:
+            self._waiting.appendleft(noted)
 
     def _end(self, noted: Noted, end: End) -> None:
         self.journal.ended(noted, end)

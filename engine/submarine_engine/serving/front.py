@@ -65,7 +65,9 @@ _LONGEST_PAUSE = 60.0  # seconds between two starts: what hinders them may be go
 _ROLLS_AFTER = 5.0
 """Seconds that new replicas wait for free GPUs before old ones give theirs: a grant takes some."""
 _ENDLESS = 1 << 62
-_TRIES = 10  # replicas, of which more than two at once were never seen to be lost
+_TRIES = 10
+"""How often a request may lose its replica. More than two were never seen to be lost at once:
+where it comes to that, it is the request that ends them."""
 
 _PASS = (
     "Accept", "Accept-Encoding", "Content-Encoding", "Content-Type",
@@ -390,12 +392,15 @@ class Front:
         """Return what a replica answers to `request`: the status, the headers and the body."""
         until = time.monotonic() + _PATIENCE
         tried: set[str] = set()
-        while True:
+        losses = 0
+        while losses < _TRIES:
             one = self._choose(tried)
             if one is None:
-                if time.monotonic() >= until or len(tried) >= _TRIES:
+                if time.monotonic() >= until:
                     self._failures += 1
-                    return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "no replica is ready")
+                    why = f": this request has lost its replica {count(losses, 'time')}"
+                    words = "no replica is ready" + (why if losses else "")
+                    return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, words)
                 tried.clear()  # one that was lost may be there again
                 await asyncio.sleep(_SOON / 4)
                 continue
@@ -403,6 +408,7 @@ class Front:
                 found = await one.ask(request)
             except LostError:
                 tried.add(one.job_id)
+                losses += 1
                 self._changed.set()
                 continue
             except SlowError:
@@ -410,6 +416,9 @@ class Front:
                 return _refusal(HTTPStatus.GATEWAY_TIMEOUT, "the model has not answered in time")
             self._requests += 1
             return found.code, found.headers, found.body
+        self._failures += 1
+        words = f"this request has lost its replica {losses} times: it may be what ends them"
+        return _refusal(HTTPStatus.BAD_GATEWAY, words)
 
     def _choose(self, tried: set[str]) -> Replica | None:
         """Return the ready replica of what is served that has the fewest requests."""
