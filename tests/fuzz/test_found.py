@@ -223,6 +223,9 @@ def test_a_word_that_no_program_can_be_given_is_refused_in_words(inside_here, wo
 
 def test_strangers_take_so_many_processes_and_the_owner_is_let_in_after_them(far, monkeypatch):
     monkeypatch.setattr(inside, "_STRANGERS", 5)
+    # On a busy machine the owner's turn comes late: after each of those who have left by then.
+    monkeypatch.setattr("submarine_engine.clusters.inside._CONNECT", 120.0)
+    monkeypatch.setattr("submarine_engine.clusters.inside.PATIENCE", 180.0)
     task = inside.Task(str(far.place), far.process.pid, {"PATH": os.environ["PATH"]})
     listener = inside.NetworkListener(str(far.place), "asked")
     far.files.inside.write_bytes(inside.announcement(listener))
