@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from IPython.core.inputtransformer2 import TransformerManager
+from submarine_engine.bundle.source import code_lines
 
 Numbered = list[tuple[int, str]]
 """Lines with their numbers in the cell as the user typed it, counted from 1."""
@@ -26,7 +27,8 @@ _MAYBE_IPYTHON = re.compile(
     | ^\s*(?:[%!?/,;]|>>>|In\ ?\[)  # escaped commands, prompts
     | =\s*[%!]                      # assigned ones
     | \?\s*$                        # help
-    | get_ipython""",
+    | get_ipython
+    | \r(?!\n)                      # alone it ends a line, which ^ does not know""",
     re.MULTILINE | re.VERBOSE,
 )
 
@@ -42,8 +44,8 @@ def is_plain(raw: str) -> bool:
 
 
 def numbered(raw: str, first: int = 1) -> Numbered:
-    """Split `raw` into lines, the first of which is number `first`."""
-    return list(enumerate(raw.replace("\r\n", "\n").split("\n"), first))
+    """Split `raw` into lines, as Python does; the first of them is number `first`."""
+    return list(enumerate(code_lines(raw), first))
 
 
 def cleaned(lines: Numbered, manager: TransformerManager) -> Numbered:

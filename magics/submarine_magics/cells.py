@@ -104,14 +104,14 @@ def ran_files(raw: str, expand: Callable[[str], str]) -> Iterator[tuple[str, lis
         Expands ``{name}`` and ``$name`` as IPython does.
     """
     for match in _RUN.finditer(raw):
-        path = _path(expand(match[1]))
         try:
+            path = _path(expand(match[1]))
             if path is None or path.stat().st_size > _LARGEST:
                 continue
             text = path.read_text(encoding="utf-8")
             pieces = _cells(text) if path.suffix == ".ipynb" else [text]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError):
+            continue  # the last: there is no such user, or the notebook is nested too deeply
         yield str(path), pieces
 
 
@@ -258,7 +258,10 @@ class CellLog:
 
     def _cell(self, run: _Run) -> Cell:
         if run.cell is None:
-            translation = self._translated(run.raw, executed=True, compiled=run.compiled)
+            try:
+                translation = self._translated(run.raw, executed=True, compiled=run.compiled)
+            except Exception:  # noqa: BLE001 - of an extension's transformer, too
+                translation = Translation(run.raw)
             run.cell = _as_cell(run, translation, 0)
         return run.cell
 

@@ -73,7 +73,7 @@ def output(text: str, known: Container[str]) -> str:
 def _is_known(field: str, known: Container[str]) -> bool:
     try:
         tree = ast.parse(field.strip(), mode="eval")
-    except (SyntaxError, ValueError):
+    except UNREADABLE:
         return False
     nodes = list(ast.walk(tree))
     own = {node.id for node in nodes if isinstance(node, ast.Name) and _binds(node)}
@@ -294,10 +294,10 @@ def _run(line: str, known: Container[str]) -> Rewrite:
         return Rewrite(None, "it runs another file with options of the notebook's own", refused)
     if expanded(line, known) != quoted(line):
         return Rewrite(None, "it runs a file that a variable names", refused)
-    path = Path(words[0]).expanduser()
-    path = path if path.suffix else path.with_suffix(".py")
-    if path.is_relative_to(here := Path.cwd()):
-        path = path.relative_to(here)  # so it travels, as what lies in the notebook's folder does
+    try:
+        path = _python_file(words[0])
+    except (OSError, RuntimeError, ValueError) as error:
+        return Rewrite(None, f"{words[0]} is no file: {error}", "name a Python file that is there")
     if path.suffix != ".py":
         return Rewrite(None, f"it runs a {path.suffix} file in the notebook", refused)
     try:
@@ -315,6 +315,21 @@ def _run(line: str, known: Container[str]) -> Rewrite:
     arguments = ", ".join(quoted(word) for word in [str(path), *words[1:]])
     code = f"sys.argv = [{arguments}]; {code}"
     return Rewrite(code, imports=("import runpy", "import sys"))
+
+
+def _python_file(named: str) -> Path:
+    """Return the file that ``%run`` means by the word `named`.
+
+    Raises
+    ------
+    OSError, RuntimeError, ValueError
+        The notebook's folder is gone, nobody has such a home, or the word names no file.
+    """
+    path = Path(named).expanduser()
+    path = path if path.suffix else path.with_suffix(".py")
+    if path.is_relative_to(here := Path.cwd()):
+        path = path.relative_to(here)  # so it travels, as what lies in the notebook's folder does
+    return path
 
 
 def _names_of(source: str) -> list[str]:
@@ -395,7 +410,11 @@ def _unknown(name: str) -> Rewrite:
 
 
 def _program(name: str, line: str, body: Numbered) -> tuple[Rewrite, Numbered]:
-    words = shlex.split(line)
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        what = f"the line of %%{name} does not parse: {error}"
+        return Rewrite(None, what, "correct its quotes"), []
     command = [] if name == "script" else [name]
     variable, tail = "", "check=True"
     while words:
@@ -451,4 +470,4 @@ def _text(body: Numbered, tail: str) -> Numbered:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"""', r"\"\"\"").replace("\r", r"\r")
+    return text.replace("\\", "\\\\").replace('"""', r"\"\"\"")

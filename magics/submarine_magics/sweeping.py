@@ -88,10 +88,12 @@ def keywords(bench: Workbench, command: Command) -> dict[str, Any]:
 
 def names_read(source: str) -> set[str]:
     """Return the names that some statement of a cell reads, by its `source` in plain Python."""
+    nodes = list(ast.walk(ast.parse(source)))
+    augmented = {node.target for node in nodes if isinstance(node, ast.AugAssign)}
     return {
         node.id
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        for node in nodes
+        if isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Load) or node in augmented)
     }
 
 

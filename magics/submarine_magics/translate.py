@@ -229,9 +229,20 @@ Edit = tuple[int, int, str]
 """Text to insert: at which line (from 1) and column (in bytes) of the source."""
 
 
-def timed_expression(code: str) -> str:
-    """Return an expression that gives what `code` gives, timed."""
-    return f"{NAME}.start().stop({code})"
+def timed_expression(code: str) -> str | None:
+    """Return an expression that gives what `code` gives, timed; None where that is no expression.
+
+    A comment behind it stays there.
+    """
+    try:
+        [statement] = ast.parse(code).body  # a ValueError where there are several
+    except UNREADABLE:
+        return None
+    if not isinstance(statement, ast.Expr):
+        return None
+    text = ast.get_source_segment(code, statement) or ""
+    value = f"({text})" if isinstance(statement.value, ast.Tuple) else text
+    return f"{NAME}.start().stop({value}){code[len(text) :]}"
 
 
 def timed_line(code: str) -> str | None:
@@ -251,7 +262,8 @@ def timed_line(code: str) -> str | None:
     value = _value(body[0])
     if len(body) == 1 and value is not None:
         return _inserted(code, _around(value, f"{NAME}.start().stop("))
-    return f"{START}; {code.rstrip().rstrip(';')}; {STOP}"
+    end = body[-1].end_col_offset or 0  # a comment may follow
+    return _inserted(code, [(1, 0, f"{START}; "), (1, end, f"; {STOP}")])
 
 
 def stop_at_end(source: str) -> list[Edit] | None:
@@ -319,10 +331,16 @@ def _around(value: ast.expr, call: str) -> list[Edit]:
 
 
 def _inserted(line: str, edits: list[Edit]) -> str:
-    encoded = line.encode()
     for _, column, text in sorted(edits, reverse=True):
-        encoded = encoded[:column] + text.encode() + encoded[column:]
-    return encoded.decode()
+        line = _replaced(line, column, column, text)
+    return line
+
+
+def _replaced(line: str, start: int, end: int, text: str) -> str:
+    """Return `line` with `text` in place of its bytes from `start` to `end`."""
+    encoded = line.encode("utf-8", "surrogatepass")
+    changed = encoded[:start] + text.encode("utf-8", "surrogatepass") + encoded[end:]
+    return changed.decode("utf-8", "surrogatepass")
 
 
 # A cell as the user typed it → plain Python, line for line.
@@ -481,8 +499,7 @@ class _Work:
         if edits is None:
             self.put([(self.last + 1, STOP)])
         for number, column, text in sorted(edits or (), reverse=True):
-            line = self.lines[number].encode()
-            self.lines[number] = (line[:column] + text.encode() + line[column:]).decode()
+            self.lines[number] = _replaced(self.lines[number], column, column, text)
 
     def only_results(self, options: str) -> None:
         """Leave of a cell that ran as a job only that it bound what it brought back."""
@@ -523,8 +540,7 @@ class _Work:
             for edit in self.edits(body, known, numbers, is_module=body is tree.body)
         ]
         for number, start, end, code in sorted(edits, reverse=True):
-            line = self.lines[number].encode()
-            self.lines[number] = (line[:start] + code.encode() + line[end:]).decode().rstrip()
+            self.lines[number] = _replaced(self.lines[number], start, end, code).rstrip()
 
     def edits(
         self, body: list[ast.stmt], known: Container[str], numbers: list[int], *, is_module: bool
@@ -572,10 +588,14 @@ class _Work:
         text = without_options(call.magic, call.text)
         inner = translate(text, manager=self.manager, known=known)
         code = inner.source.strip()
+        code = "" if code.startswith("#") else code  # a comment alone is no statement
         if timed and code:
             with_clock = timed_line(code) if alone else timed_expression(code)
             if with_clock is not None:
                 return Rewrite(with_clock, imports=(*inner.imports, CLOCK))
+            if not alone:
+                what = "only an expression has a value to assign"
+                return Rewrite(None, what, "assign below %time: %time x = f()")
         return Rewrite(
             code or None, f"%{call.magic} is a tool of the notebook", imports=inner.imports
         )

@@ -37,6 +37,12 @@ def test_values_are_those_of_now(notebook):
     ]
 
 
+def test_a_set_keeps_the_types_of_what_is_in_it(notebook):
+    notebook.run("kinds = {1}\ndef f(kinds={1}):\n    return kinds")
+    notebook.run("for one in kinds, f():\n    one.clear()\n    one.add(True)")
+    assert notebook.job("print(kinds, f())") == "{True} {True}\n"
+
+
 def test_larger_values_travel_as_files(notebook):
     notebook.run("samples = [n / 7 for n in range(1000)]")
     bundle = notebook.bundle("print(sum(samples))")

@@ -1,6 +1,7 @@
 """Literals come back exactly as they were, in the layout of a formatter."""
 
 import ast
+import copy
 import math
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from submarine_engine.bundle.source import LONGEST, in_order, literal, quoted
+from submarine_engine.bundle.values import same
 
 floats = st.floats(allow_nan=True, allow_infinity=True)
 scalars = (
@@ -61,6 +63,25 @@ def test_what_has_a_literal_comes_back_exactly(value):
     source = literal(value, "x = ")
     if source is not None:
         assert alike(eval(source), value)  # noqa: S307 - the point
+
+
+@given(values)
+def test_a_value_is_the_same_as_a_copy(value):
+    assert same(value, copy.deepcopy(value))
+
+
+@pytest.mark.parametrize("other", [True, 1.0, 2])
+@pytest.mark.parametrize(
+    "held",
+    [
+        *(lambda one: {one, "a"}, lambda one: {(one,)}, lambda one: [{one}], lambda one: {one: 3}),
+        *(lambda one: frozenset([one]), lambda one: {frozenset([one])}, lambda one: {3: {one}}),
+    ],
+)
+def test_values_that_are_equal_but_of_other_types_are_not_the_same(held, other):
+    assert same(held(1), held(1))
+    assert not same(held(1), held(other))
+    assert not same(held(other), held(1))
 
 
 @given(st.text(), st.sampled_from("'\""))

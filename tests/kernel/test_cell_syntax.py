@@ -94,6 +94,15 @@ def test_a_cell_that_is_too_deep_harms_no_other(kernel):
     assert kernel.value("after_all") == "1"
 
 
+def test_a_magic_that_failed_harms_no_later_cell(kernel):
+    assert kernel.run("%%bash don't\nls").reply["status"] == "error"
+    ok(kernel, "%%submarine --gpus 0\nlater = 1")
+    assert kernel.value("later") == "1"
+    ran = kernel.run("%%submarine --gpus 0\n%%bash don't\nls")
+    assert "line 2" in ran.error
+    assert "does not parse" in ran.error
+
+
 def test_a_question_is_refused_before_there_is_a_job(kernel):
     ran = kernel.run("%%submarine --gpus 0\nname = input('who? ')")
     assert "line 2: `input()` asks a person" in ran.error

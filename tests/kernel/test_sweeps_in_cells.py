@@ -4,7 +4,7 @@ import pytest
 from submarine_engine.bundle.model import Cell
 from submarine_engine.errors import CommandError
 from submarine_magics.card.display import JOB_TYPE
-from submarine_magics.sweeping import as_function, function_of
+from submarine_magics.sweeping import as_function, function_of, names_read
 
 
 def made(source, params=("a",), objectives=("loss",)):
@@ -21,6 +21,7 @@ def ran(source, **given):
     ("source", "value"),
     [
         ("a + base", 11),
+        ("a += base\na", 11),
         ("x = 2\na * x; a", 1),
         ("loss = a + 1", {"loss": 2}),
         ("loss = a + 1\nloss", {"loss": 2}),
@@ -33,6 +34,12 @@ def ran(source, **given):
 )
 def test_a_cell_is_a_function_of_what_is_searched(source, value):
     assert ran(source, a=1) == value
+
+
+@pytest.mark.parametrize("source", ["x", "x += 1", "y[x] = 1", "def f():\n    x.y -= 1"])
+def test_a_cell_reads_what_its_statements_use(source):
+    assert "x" in names_read(source)
+    assert "x" not in names_read(f"x = 1\nx: int = 2\ndel x\n{source.replace('x', 'z')}")
 
 
 def test_lines_stay_where_they_are():

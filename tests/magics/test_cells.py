@@ -134,11 +134,45 @@ def test_files_and_notebooks_that_a_cell_runs_are_kept_with_their_names(log, run
     ]
 
 
-@pytest.mark.parametrize("line", ["%run gone.py", "%run -m json", "%run 'x", "%run broken.ipynb"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("%run gone.py", "%run -m json", "%run 'x", "%run broken.ipynb", "%run deep.ipynb"),
+        *("%run .", "%run ~no_such_user/x"),
+    ],
+)
 def test_files_that_cannot_be_read_are_left_out(log, run, tmp_path, line):
     (tmp_path / "broken.ipynb").write_text("[]")
+    (tmp_path / "deep.ipynb").write_text("[" * 100_000 + "]" * 100_000)
     run(line)
     assert [cell.file for cell in log.cells()] == [None]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *("%%bash don't\nls", "%%script \\\nls", "%%submarine --gpus '\nx = 1"),
+        *("%time %run .", "%time %run ~no_such_user/x", "x = 1\r\r\r\n!true"),
+        *(f"%env A={{{'-' * 6000}1}}", "%time \ud800", "%%capture\n" * 1200 + "x = 1"),
+    ],
+)
+def test_no_cell_that_ran_makes_a_later_one_fail(log, run, raw, capsys):
+    run(raw)
+    run("y = 1")
+    assert log.cells()[-1].source == "y = 1"
+    assert log.translate("print(y)").source == "print(y)"
+    assert "Error in callback" not in capsys.readouterr().out
+
+
+def test_of_a_cell_that_an_extension_cannot_transform_any_more_its_own_text_stays(log, run, shell):
+    run("y = 1\n!true")
+
+    def transform(lines):
+        raise AttributeError
+
+    shell.input_transformer_manager.line_transforms.append(transform)
+    log._runs[0].cell = None
+    assert [cell.source for cell in log.cells()] == ["y = 1\n!true"]
 
 
 def test_a_shell_that_fails_itself_leaves_the_log_in_order(log, run, shell):

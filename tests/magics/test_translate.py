@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from IPython.core.inputtransformer2 import TransformerManager
 from IPython.core.interactiveshell import InteractiveShell
 from submarine_engine.bundle import Cell, build
-from submarine_magics.magic_lines import expanded
+from submarine_magics.cells import ran_files
+from submarine_magics.magic_lines import WRAPPERS, expanded
 from submarine_magics.translate import translate
 
 
@@ -45,6 +46,15 @@ def problems(raw, **options):
         ("%time import x", "IPythonClock.start(); import x; IPythonClock.stop()"),
         ("%time y: int = (x +\\\n 1)", "y: int = (IPythonClock.start().stop(x +  1))\n"),
         ("y = %time f(x)", "y = IPythonClock.start().stop(f(x))"),
+        ("y = %time x, x", "y = IPythonClock.start().stop((x, x))"),
+        ("y = %time f(x)  # é", "y = IPythonClock.start().stop(f(x))  # é"),
+        ("y = %time (x)  # why", "y = IPythonClock.start().stop((x))  # why"),
+        ("%time f(x)  # why", "IPythonClock.start().stop(f(x))  # why"),
+        (
+            "%time a = 1; b = 2  # why",
+            "IPythonClock.start(); a = 1; b = 2; IPythonClock.stop()  # why",
+        ),
+        ("%time import x; # é", "IPythonClock.start(); import x; IPythonClock.stop(); # é"),
         ("%time for y in x: f(y)", "for y in x: f(y)"),
         (
             "%pip install x",
@@ -52,6 +62,7 @@ def problems(raw, **options):
         ),
         ("%uv pip list", 'subprocess.run(f"\\"{sys.executable}\\" -m uv pip list", shell=True)'),
         ("%prun -l 5 f(x)", "f(x)"),
+        ("def g():\n  %prun # why", "def g():\n  pass"),
         (
             "%time y = !ls",
             'y = IPythonClock.start().stop(subprocess.getoutput("ls").splitlines())',
@@ -355,6 +366,11 @@ def test_what_is_only_shown_is_dropped(raw):
         "%cd -",
         "x = %who_ls",
         "x = %timeit -o f()",
+        "x = %time y = f()",
+        "%%bash don't\nls",
+        "%%script \\\nls",
+        "%run ~no_such_user/other",
+        "%run .",
     ],
 )
 def test_what_no_script_can_hold_is_a_problem(raw):
@@ -366,6 +382,42 @@ def test_code_that_does_not_parse_is_handed_on():
     for raw in ("def f(:\n  !ls", "%time f(\n", "x = (\n!ls"):
         with pytest.raises(SyntaxError):
             compile(source(raw), "cell", "exec")
+
+
+def test_a_line_ends_where_python_ends_it():
+    assert source("x = 1\r\r!ls\r\n") == 'x = 1\n\nsubprocess.run("ls", shell=True)\n'
+    assert source("%%time\rx = 1\r\nx") == "IPythonClock.start()\nx = 1\nIPythonClock.stop(); x"
+
+
+ODD = (
+    *("don't", '"', "\\", "''", "~no_such_user/x", "~", ".", "/", "{", "{x!", "{x:{x}}", "$", "$x"),
+    *(f"{{x{'.a' * 900}}}", f"{{{'-' * 6000}1}}", "\0", "\ud800", "\r", "\x0c", "\u2028", "="),
+    *("-", "--", "-n", "--out", "--out a", "--bg", "-a", "-m json", "--gpus x", "-o a,b", "a=b"),
+    *("#", ";", "x = 1", "f()  # x", "import os", "%time", "!ls", "%run ~no_such_user/x", "?"),
+    "\n",
+)
+MAGICS = (
+    *(*WRAPPERS, "env", "cd", "pip", "run", "sx", "ls", "bash", "script", "writefile", "file"),
+    *("html", "system", "submarine"),
+)
+FORMS = ("%%{0} {1}\n{2}", "%{0} {1}", "x = %{0} {1}", "x = !{1}", "def f():\n  %{0} {1}", "{1}")
+
+
+@st.composite
+def odd_cells(draw):
+    """Draw a cell with magics of all kinds, and odd text where their options and bodies stand."""
+    odd = st.lists(st.sampled_from(ODD), max_size=4).map(" ".join)
+    lines = [
+        draw(st.sampled_from(FORMS)).format(draw(st.sampled_from(MAGICS)), draw(odd), draw(odd))
+        for _ in range(draw(st.integers(1, 3)))
+    ]
+    return "\n".join(lines)
+
+
+@given(odd_cells(), st.booleans())
+def test_no_cell_is_too_odd_to_be_translated(raw, executed):
+    translate(raw, known={"x"}, executed=executed)
+    list(ran_files(raw, str))
 
 
 def test_a_magic_without_its_sign_counts_where_ipython_took_it_for_one():

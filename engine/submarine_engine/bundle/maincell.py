@@ -320,19 +320,11 @@ def check_syntax(cell: Cell, *, may_await: bool = False) -> None:
         raise too_deep(cell) from None
 
 
-def too_deep(cell: Cell, line: int = 0) -> CellSyntaxError:
-    """Return the error of a cell whose code is nested too deeply to be analysed.
-
-    Parameters
-    ----------
-    cell
-        Which.
-    line
-        The line in it, from 1; 0 where that is not known.
-    """
+def too_deep(cell: Cell) -> CellSyntaxError:
+    """Return the error of a `cell` whose code is nested too deeply to be analysed."""
     return CellSyntaxError(
         "the code is nested too deeply to be analysed",
-        where=f"{cell.label}, line {line}" if line else cell.label,
+        where=cell.label,
         fix="break the long expression into several statements",
     )
 

@@ -144,7 +144,10 @@ def same(left: object, right: object) -> bool:
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return same(list(left), list(right)) and same(list(left.values()), list(right.values()))
-    if isinstance(left, (int, str, bytes, set, frozenset, type(None), type(...))):
+    if isinstance(left, (set, frozenset)) and isinstance(right, (set, frozenset)):
+        own = {item: item for item in left}  # looked up by what is equal: 1 by True
+        return len(left) == len(right) and all(one in own and same(own[one], one) for one in right)
+    if isinstance(left, (int, str, bytes, type(None), type(...))):
         return left == right
     return isinstance(left, (float, complex)) and repr(left) == repr(right)
 

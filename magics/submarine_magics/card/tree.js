@@ -12,6 +12,7 @@ const ATTRIBUTES = new Set(
   ("title href target rel role scope open tabindex type disabled hidden name required placeholder " +
     "rows spellcheck viewBox points cx cy r d x y").split(" "),
 );
+const FIELDS = new Set(["input", "textarea"]);
 const STYLES = { grow: "flexGrow", width: "width" };
 const OURS = /^(smc-[\w-]+|submarine-card|tex2jax_ignore)$/; // a page's other classes do other things
 
@@ -25,6 +26,8 @@ function assign(node, before, after) {
 function put(node, name, value) {
   if (name in STYLES) node.style[STYLES[name]] = value ?? "";
   else if (name === "class") node.setAttribute(name, classes(value ?? ""));
+  // A form or a picture with a name would take the place of what the page has under that name.
+  else if (name === "name" && !FIELDS.has(node.localName)) return;
   else if (!ATTRIBUTES.has(name) && !/^(aria|data)-[a-z-]+$/.test(name)) return;
   else if (value === null || (name === "href" && !/^https?:\/\//i.test(value))) node.removeAttribute(name);
   else node.setAttribute(name, value);
