@@ -35,7 +35,7 @@ from submarine_engine.clusters import locks, outbox
 from submarine_engine.clusters.store import add_warning, read_events
 from submarine_engine.errors import SubmarineError
 from submarine_engine.events import Moment
-from submarine_engine.history import JobPaths, read_json, write_json
+from submarine_engine.history import SPOILT, JobPaths, SpoiltFileError, read_json, write_json
 from submarine_engine.lifecycle import JobStatus, fold
 from submarine_engine.masking import masker_of
 from submarine_engine.usage import GpuTime, gpu_time
@@ -220,33 +220,39 @@ def post(address: str, body: Mapping[str, Any], key: str, *, private: bool = Fal
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection to an address that was looked at, whatever its name would mean by now.
+    """A connection to addresses that were looked at, whatever their name would mean by now.
 
     Parameters
     ----------
     host, port
         Whom the request is for.
-    address
-        Where it goes to, as numbers; the proxy's name where there is one.
+    addresses
+        Where it goes to, as numbers: to the first one that takes it. The proxy's name alone where
+        there is one.
     context
         For TLS; None without.
     """
 
     def __init__(
-        self, host: str, port: int, address: tuple[str, int], context: ssl.SSLContext | None
+        self,
+        host: str,
+        port: int,
+        addresses: Sequence[tuple[str, int]],
+        context: ssl.SSLContext | None,
     ) -> None:
         super().__init__(host, port, timeout=_PATIENCE)
         self.late = False
-        self._address = address
+        self._addresses = addresses
         self._context = context
         self._name = host
 
     def connect(self) -> None:
-        """Connect to the address, with TLS where there is any, for the host's own name."""
+        """Connect to an address, with TLS where there is any, for the host's own name."""
         if self.proxied:
             super().connect()  # to the proxy, which is asked for the host
         else:
-            self.sock = socket.create_connection(self._address, self.timeout)
+            self.sock = self._connect_to_any()
+            self.sock.settimeout(self.timeout)
         if self._context is not None:
             tls = self._context.wrap_socket(
                 self.sock, server_hostname=self._name, do_handshake_on_connect=False
@@ -256,12 +262,23 @@ class _Connection(http.client.HTTPConnection):
             tls.do_handshake()
         self._check_time()
 
+    def _connect_to_any(self) -> socket.socket:
+        """Connect to the first address that takes it; all of them share the time for it."""
+        refused = []
+        for address in self._addresses:
+            self._check_time()
+            try:
+                return socket.create_connection(address, _PATIENCE / len(self._addresses))
+            except OSError as error:
+                refused.append(error)
+        raise refused[0]  # the one that the machine likes best; it may have no IPv6 at all
+
     proxied = False
 
     def go_by(self, proxy: SplitResult) -> None:
         """Have a proxy connect to the host."""
         host, port = self.host, self.port
-        self.host, self.port = self._address
+        self.host, self.port = self._addresses[0]
         headers = {}
         if proxy.username:
             user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
@@ -293,12 +310,12 @@ def _connect(parts: SplitResult, *, private: bool) -> _Connection:
             why = getattr(error, "strerror", error)
             raise WebhookError(f"its host is not found: {why}") from None
         found = []  # behind a firewall names outside may be known to the proxy alone
-    addresses = [str(one[4][0]) for one in found]
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     for address in addresses:
         check_ip(address, private=private)
     if proxy is None:
-        return _Connection(host, port, (addresses[0], port), context)
-    connection = _Connection(host, port, (proxy.hostname or "", proxy.port or 3128), context)
+        return _Connection(host, port, [(one, port) for one in addresses], context)
+    connection = _Connection(host, port, [(proxy.hostname or "", proxy.port or 3128)], context)
     connection.go_by(proxy)
     return connection
 
@@ -394,13 +411,13 @@ def _send(paths: JobPaths, *, private: bool, pauses: Sequence[float]) -> bool:
     try:
         record = read_json(paths.record)
         events = [event for event, _ in read_events(paths.events)[0]]
-        noted = read_json(paths.root / outbox.NOTIFIED) or {}
-    except FileNotFoundError:
-        record, events, noted = None, [], {}
-    if record is None:  # the job is deleted
+    except (FileNotFoundError, SpoiltFileError):
+        record, events = None, []
+    if record is None:  # the job is deleted, or nobody can tell any more what it was
         return True
     if not (status := fold(events)).state.final:
         return False
+    noted = _noted(paths)
     if noted.get("state") in ("sent", "failed"):
         return True
     named = str((record.get("spec") or {}).get("notify"))
@@ -420,6 +437,13 @@ def _send(paths: JobPaths, *, private: bool, pauses: Sequence[float]) -> bool:
         partial(post, address, body, paths.job_id, private=private),
     )
     return True
+
+
+def _noted(paths: JobPaths) -> dict[str, Any]:
+    """Return what came of it; nothing where that is spoilt: it is told once more."""
+    with suppress(SpoiltFileError):
+        return read_json(paths.root / outbox.NOTIFIED) or {}
+    return {}
 
 
 def _deliver(
@@ -476,7 +500,8 @@ def main(arguments: Sequence[str]) -> None:
         private = bool(load_config().value("notify_private"))
     send(JobPaths(home, job_id), private=private)
     for left in list(outbox.due(home)):
-        send(JobPaths(home, left), private=private)
+        with suppress(*SPOILT):  # one that cannot be read keeps no other from being told
+            send(JobPaths(home, left), private=private)
 
 
 if __name__ == "__main__":

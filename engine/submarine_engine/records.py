@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,11 +25,17 @@ from submarine_engine.history import (
     open_file,
     read_json,
     shown_user,
+    submitted_at,
 )
 from submarine_engine.job import JobState
 
 _SECOND = len("20260101-000000")
 _LONGEST = 1 << 20  # bytes of a summary
+_SET_BACK = 3600.0
+"""Seconds by which a clock may have been set back while a job had others work for it.
+
+These have ids that are older than its own then, and hold GPUs all the same.
+"""
 _HOLDS = (JobState.STARTING, JobState.RUNNING)
 
 if TYPE_CHECKING:
@@ -157,11 +164,12 @@ def children_of(home: Path, parent: str) -> list[str]:
     home
         Where jobs are kept.
     parent
-        The job that they work for. None of them is older.
+        The job that they work for. None of them is older, but by a clock that was set back.
     """
     found = []
+    oldest = time.strftime("%Y%m%d-%H%M%S", time.gmtime(submitted_at(parent) - _SET_BACK))
     for job_id in job_ids(home):
-        if job_id[:_SECOND] < parent[:_SECOND]:
+        if job_id[:_SECOND] < oldest:
             break
         summary = _read(home, job_id)
         if summary is not None and summary.parent == parent:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -156,6 +158,34 @@ def test_what_an_attempt_has_left_is_removed_once_and_for_all(tmp_path):
     line = "— attempt 2 of 2 begins: no —\n"
     assert files.stderr.read_text() == f"half a line\n{line}"
     assert paths.task("ps-0").stderr.read_text() == line
+
+
+READ_ONLY = """
+import os, tempfile
+from pathlib import Path
+from submarine_engine.clusters.store import clear_attempt
+from submarine_engine.history import JobPaths, new_job_id
+if os.getuid() == 0: os.seteuid(65534)
+with tempfile.TemporaryDirectory() as home:
+    elsewhere = Path(home, "elsewhere")
+    elsewhere.mkdir()
+    paths = JobPaths(Path(home), new_job_id())
+    artifacts = paths.task("worker-0").artifacts
+    (artifacts / "deep").mkdir(parents=True)
+    (artifacts / "deep" / "model").touch()
+    (artifacts / "link").symlink_to(elsewhere)
+    for folder in (artifacts / "deep", artifacts, elsewhere):
+        folder.chmod(0o500)
+    clear_attempt(paths, ["worker-0"], "again")
+    print(os.listdir(artifacts), oct(elsewhere.stat().st_mode))
+"""
+
+
+def test_folders_that_an_attempt_has_made_read_only_are_removed():
+    # In a process of its own: the superuser writes everywhere.
+    command = [sys.executable, "-c", READ_ONLY]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "[] 0o40500\n", done.stderr
 
 
 @pytest.mark.parametrize("what", ["link", "pipe", "folder"])

@@ -10,7 +10,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from submarine_engine import history
+from submarine_engine import history, records
 from submarine_engine.errors import JobNotFoundError
 from submarine_engine.history import (
     JobPaths,
@@ -176,6 +176,21 @@ def test_a_name_is_that_of_the_job_not_of_what_works_for_it(tmp_path):
     worker = record(tmp_path, "20260101-000001-bbbbb", created=1.0, parent=job.job_id)
     assert find_job(tmp_path, "mnist").root == job.root
     assert find_job(tmp_path, worker.job_id).root == worker.root
+
+
+def test_what_works_for_a_job_is_found_though_the_clock_was_set_back(tmp_path):
+    def child(job_id, parent):
+        told = {"name": "mnist", "cluster": "local", "state": "running", "reason": "", "gpus": 1,
+                "created": [0.0, 0.0], "finished": None, "parent": parent}  # fmt: skip
+        record(tmp_path, job_id).status.write_text(json.dumps(told))
+        return job_id
+
+    parent, another = "20260102-003000-aaaaa", "20260102-001000-aaaaa"
+    later = child("20260102-003001-bbbbb", parent)
+    child("20260102-001500-ccccc", another)
+    earlier = child("20260101-233500-ddddd", parent)
+    child("20260101-233000-eeeee", another)
+    assert records.children_of(tmp_path, parent) == [earlier, later]
 
 
 def test_an_ending_of_several_jobs_is_refused_with_their_ids(tmp_path):

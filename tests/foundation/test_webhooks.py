@@ -183,6 +183,28 @@ def test_a_name_that_leads_home_is_refused_and_is_looked_up_once(monkeypatch):
     assert asked == ["rebinding.example"]
 
 
+def test_each_address_of_a_name_is_tried_until_one_takes_it(monkeypatch):
+    found, real = ["::1", "127.0.0.2", "127.0.0.1"], notify.socket.getaddrinfo
+
+    def lookup(host, port, *rest, **options):
+        if host != "two.example":
+            return real(host, port, *rest, **options)
+        return [(2, 1, 6, "", (address, port)) for address in found]
+
+    monkeypatch.setattr(notify.socket, "getaddrinfo", lookup)
+    with receiver() as server:
+        address = server.url.replace("127.0.0.1", "two.example")
+        notify.post(address, {"a": 1}, "key", private=True)
+        assert [told for _, _, told in server.got] == [{"a": 1}]
+        found[:] = ["127.0.0.2", "127.0.0.3"]
+        with pytest.raises(notify.WebhookError, match="cannot be reached: Connection refused"):
+            notify.post(address, {}, "key", private=True)
+        found[:] = ["127.0.0.1", "169.254.169.254"]
+        with pytest.raises(notify.WebhookError, match=r"169\.254\.169\.254 is none"):
+            notify.post(address, {}, "key", private=True)
+        assert len(server.got) == 1
+
+
 # What comes of it.
 
 
@@ -329,6 +351,24 @@ def test_who_sends_was_killed_the_next_one_sends_it(home):
             notify.main([str(home), last.job_id])
         assert {told["id"] for _, _, told in server.got} == {left.job_id, last.job_id}
     assert list(outbox.due(home)) == []
+
+
+def test_a_job_that_cannot_be_read_keeps_no_other_from_being_told(home, monkeypatch):
+    monkeypatch.setenv("SUBMARINE_NOTIFY_PRIVATE", "true")
+    monkeypatch.setenv("SUBMARINE_HOME", str(home))
+    with receiver() as server:
+        waiting = sorted((over(home, server.url) for _ in range(4)), key=lambda one: one.job_id)
+        spoilt, unreadable, noted, left = waiting
+        spoilt.record.write_text("")
+        unreadable.record.unlink()
+        unreadable.record.mkdir()
+        (noted.root / outbox.NOTIFIED).write_text("")
+        last = over(home, server.url)
+        notify.main([str(home), last.job_id])
+        assert {told["id"] for _, _, told in server.got} == {
+            one.job_id for one in (noted, left, last)
+        }
+    assert list(outbox.due(home)) == [unreadable.job_id]
 
 
 def test_a_job_that_is_not_over_and_one_that_is_deleted_are_not_told(home):

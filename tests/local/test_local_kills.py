@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from submarine_engine.clusters import locks
 from submarine_engine.clusters.local import LocalCluster, launch, scheduler
 from submarine_engine.clusters.machine import process_stat
+from submarine_engine.clusters.store import sweep
 from submarine_engine.job import JobState
 
 from tests.jobs import processes_of, until
@@ -294,6 +296,29 @@ def test_half_a_submission_is_swept_away(local):
     os.utime(staged, (0, 0))
     local.run("1")
     until(lambda: not staged.exists())
+
+
+def test_a_folder_whose_lock_was_never_taken_is_swept_away(tmp_path, monkeypatch):
+    def staged(tail):
+        found = tmp_path / "staging" / "jobs" / f"20260101-000000-{tail}"
+        found.mkdir(parents=True)
+        return found
+
+    empty, half_removed, young, slow = map(staged, ("aaaaa", "bbbbb", "ccccc", "ddddd"))
+    (half_removed / "record.json").touch()
+    for one in (empty, half_removed, slow):
+        os.utime(one, (0, 0))
+    taken, real = [], Path.rmdir
+
+    def goes_on_meanwhile(folder):
+        if folder == slow:
+            taken.append(locks.take(slow / "supervisor.lock"))
+        real(folder)
+
+    monkeypatch.setattr(Path, "rmdir", goes_on_meanwhile)
+    sweep(tmp_path)
+    assert sorted(young.parent.iterdir()) == [young, slow]
+    locks.drop(*taken)
 
 
 def test_a_machine_that_was_started_anew(local, monkeypatch):

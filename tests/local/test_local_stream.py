@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from submarine_engine.clusters import reader
 from submarine_engine.clusters.base import Cursor
 from submarine_engine.clusters.reader import read_batch
-from submarine_engine.clusters.store import Journal, read_events
+from submarine_engine.clusters.store import Journal, cancel_request, read_events, request_cancel
 from submarine_engine.errors import JobError, JobNotFoundError
-from submarine_engine.events import Exited, Finished, LogChunk, Started, Submitted
+from submarine_engine.events import (
+    CancelRequested,
+    Exited,
+    Finished,
+    LogChunk,
+    Started,
+    Submitted,
+)
 from submarine_engine.history import JobPaths, make_private
 from submarine_engine.job import JobState
 
@@ -74,6 +81,19 @@ def test_an_end_that_comes_while_it_is_read_is_the_next_batchs(tmp_path, monkeyp
     batch = read_batch(paths, [TASK], cursor, 100)
     assert not batch.ended
     assert [type(item) for item in read_batch(paths, [TASK], batch.cursor, 100).items] == [Finished]
+
+
+def test_an_end_is_seen_however_long_its_reason(tmp_path):
+    reason = "\x1f" * 100_000  # as JSON the longest
+    end = (CancelRequested(reason=reason), Finished(state=JobState.CANCELLED, reason=reason))
+    paths = a_job(tmp_path, b"", b"", *end)
+    first = read_batch(paths, [TASK], Cursor(), 100)
+    assert first.ended
+    assert reason.startswith(first.items[-1].reason)
+    again = read_batch(paths, [TASK], first.cursor, 100)
+    assert (list(again.items), again.ended) == ([], True)
+    request_cancel(paths, reason, kill=False)
+    assert cancel_request(paths).reason == first.items[-1].reason == first.items[-2].reason
 
 
 @given(out=st.binary(max_size=200), error=st.binary(max_size=200), limit=st.integers(1, 64))

@@ -18,6 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,7 @@ from submarine_runtime.stacks import ASKED, MAIN_ASKED, STACKS
 from submarine_engine.clusters import locks, machine, outbox
 from submarine_engine.errors import SubmissionError
 from submarine_engine.events import (
+    CancelRequested,
     Event,
     Finished,
     Granted,
@@ -68,6 +70,9 @@ if TYPE_CHECKING:
 STATUS_VERSION = 1
 RESERVE = "reserve"
 RESERVE_SIZE = 16384
+_LONGEST_REASON = 2000
+"""Characters, six bytes of JSON each at most: a job's last line has room in what is reserved for
+it, and `reader` knows it by the last bytes of the events."""
 
 
 class Journal:
@@ -110,6 +115,7 @@ class Journal:
         OSError
             The disk is full, or the file is gone; nothing was written.
         """
+        events = tuple(_with_short_reason(event) for event in events)
         lines = [json.dumps(event.to_json(), ensure_ascii=False) + "\n" for event in events]
         data = "".join(lines).encode(errors="replace")
         if self._descriptor is None:
@@ -193,6 +199,13 @@ class Journal:
         torn = len(tail) - (tail.rfind(b"\n") + 1)
         if torn:
             os.ftruncate(descriptor, size - torn)
+
+
+def _with_short_reason(event: Event) -> Event:
+    """Cut the reason of a job's end, and that of whoever has asked for it."""
+    if isinstance(event, (CancelRequested, Finished)):
+        return replace(event, reason=event.reason[:_LONGEST_REASON])
+    return event
 
 
 def summary(
@@ -393,7 +406,7 @@ def request_cancel(paths: JobPaths, reason: str, *, kill: bool) -> None:
     paths
         The job's files.
     reason
-        Why, for people.
+        Why, for people; what is too long is cut.
     kill
         Whether it ends at once, without grace.
 
@@ -403,7 +416,7 @@ def request_cancel(paths: JobPaths, reason: str, *, kill: bool) -> None:
         The folder is gone. On a full disk the request is told by an empty file.
     """
     try:
-        write_json(paths.cancel, {"reason": reason, "kill": kill})
+        write_json(paths.cancel, {"reason": reason[:_LONGEST_REASON], "kill": kill})
     except FileNotFoundError:
         raise
     except OSError:
@@ -684,6 +697,7 @@ def _remove(path: Path) -> None:
         try:
             shutil.rmtree(path)
         except PermissionError:  # the job's code has made folders that nobody may write in
+            path.chmod(0o700)  # no link: `unlink` has removed such
             for parent, folders, _ in os.walk(path):
                 for folder in folders:
                     if not (found := Path(parent, folder)).is_symlink():
@@ -732,8 +746,9 @@ def sweep(home: Path) -> None:
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime < _FRESH:  # its lock may be about to be taken
                 continue
-        lock = left / "supervisor.lock"
-        if lock.exists() and locks.is_free(lock):
+        with suppress(OSError):  # while it is empty: who has the lock by now has it in there
+            left.rmdir()
+        if left.is_dir() and locks.is_free(left / "supervisor.lock"):
             shutil.rmtree(left, ignore_errors=True)
 
 
