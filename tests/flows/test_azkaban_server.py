@@ -382,6 +382,35 @@ def test_messages_lose_their_html():
     assert plain("a<br><br>b &lt;x&gt;\n c<br>") == "a b <x> c"
 
 
+@pytest.mark.parametrize("broken", ["execution", "log"])
+def test_a_server_that_does_not_answer_for_a_while_costs_no_line(
+    client, uploaded, tmp_path, monkeypatch, broken
+):
+    number, _ = client.execute(uploaded, "train", program(tmp_path, "first"))
+    ask, asked = getattr(client, broken), []
+
+    def answer(*words):
+        asked.append(words)
+        if len(asked) % 2 == 0:
+            raise ClusterError("Azkaban does not answer")
+        return ask(*words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, broken, answer)
+        lines, _, ended = followed(client, number)
+    assert (lines, ended.state) == (followed(client, number)[0], "SUCCEEDED")
+    assert len(asked) > 1
+
+
+def test_one_that_does_not_answer_at_all_is_told_at_once(client, monkeypatch):
+    def answer(number):
+        raise ClusterError("Azkaban does not answer")
+
+    monkeypatch.setattr(client, "execution", answer)
+    with pytest.raises(ClusterError, match="does not answer"):
+        next(client.follow(1))
+
+
 def test_waiting_is_up_to_the_caller(client, uploaded, tmp_path):
     waited = []
 

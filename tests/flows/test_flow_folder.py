@@ -25,7 +25,7 @@ from submarine_engine.flows import azkaban, leases
 from submarine_engine.flows.build import build_flow
 from submarine_engine.flows.current import current_flow
 from submarine_engine.flows.folder import create_json, place_of, write_json
-from submarine_engine.flows.leases import LeaseLostError, is_held, take
+from submarine_engine.flows.leases import LeaseLostError, is_held, take, take_left
 from submarine_engine.flows.model import Flow, FlowPaths
 from submarine_engine.flows.records import NodePaths, NodeState, read_record, write_record
 from submarine_engine.flows.runner import cancel_run, reset_failed, runs_of, status_of
@@ -265,6 +265,25 @@ def test_a_holder_elsewhere_without_a_sign_is_dead_and_finds_out(address, quick)
         lock.check()
     lock.drop()
     assert [one.name for one in place.storage.list(place.path)] == ["00000002", "00000009"]
+
+
+def test_what_a_holder_that_died_elsewhere_has_left_is_taken_though_nobody_waits(address, quick):
+    place = elsewhere(address, at=time.time() - 3600)
+    assert take(place) is None  # its clock may be wrong
+    lock = take_left(place)
+    assert lock is not None
+    assert take_left(place) is None
+    lock.drop()
+
+
+def test_a_build_whose_machine_died_keeps_nobody_from_building(call, tmp_path, address, quick):
+    path = notebook(tmp_path / "train.ipynb", *TRAIN)
+    assert call("flow", "build", path, "--output", address)[0] == 0
+    building = FlowPaths(place_of(address)).building
+    left = {"host": "worker-9", "processes": "another", "pid": 1, "start": 0, "beat": 0}
+    write_json(building / f"{9:08}", {**left, "at": time.time() - 3600})
+    code, _, err = call("flow", "build", path, "--output", address)
+    assert code == 0, err
 
 
 def test_a_holder_of_this_machine_that_is_gone_is_dead_at_once(address):

@@ -159,6 +159,37 @@ def test_what_follows_a_node_that_is_tried_again_is_not_skipped(flow_of, call, f
     assert b"after all" in done.stdout
 
 
+def test_the_next_runner_has_the_tries_that_are_left(flow_of, call, folder, states, tmp_path):
+    side = tmp_path / "side"
+    flow_of(
+        f"{JOB}a\nwith open({str(side)!r}, 'a') as file:\n    file.write('x')\n"
+        f"assert file.tell() > 7",
+        retries=2,
+    )
+    # A runner that was killed had begun the first try.
+    assert call("flow", "node", folder, "a", "--run", "r", "--attempt", "1")[0] == 1
+    assert call("flow", "run", folder, "--run", "r")[0] == 1
+    assert (states(), side.read_text()) == ({"a": F}, "xxx")
+    assert call("flow", "run", folder, "--run", "r")[0] == 1
+    assert side.read_text() == "xxx"  # there is none left
+    assert call("flow", "retry", folder)[0] == 1
+    assert side.read_text() == "xxxxxx"
+
+
+def test_a_node_that_was_cancelled_as_it_began_does_not_run(
+    flow_of, call, folder, states, tmp_path
+):
+    side = tmp_path / "side"
+    flow_of(f"{JOB}a\nopen({str(side)!r}, 'w').close()")
+    files = NodePaths(FlowPaths(folder).node("r", "a"))
+    files.folder.mkdir(parents=True)
+    files.cancel.touch()  # its process has the lock by now, and no more is on record
+    assert call("flow", "node", folder, "a", "--run", "r")[0] == 1
+    assert (states(), side.exists()) == ({"a": C}, False)
+    assert call("flow", "node", folder, "a", "--run", "r")[0] == 0
+    assert (states(), side.exists()) == ({"a": S}, True)
+
+
 def test_a_node_that_is_tried_again_begins_after_the_delay(flow_of, call, folder):
     flow_of(f"{JOB}a\nimport time\nprint('at', time.time())\nraise ValueError",
             retries=1, retry_delay=1.5)  # fmt: skip

@@ -30,6 +30,8 @@ PATIENCE = (5.0, 60.0)
 EVERY = 0.5
 """Seconds between two looks at an execution: what it costs the server is two small queries."""
 
+_SILENT = 900.0  # seconds: a web server of Azkaban that is started anew is back within minutes
+
 REQUEST = "submarine.request"
 """The flow parameter by which an execution that was asked for is found again."""
 
@@ -516,19 +518,36 @@ class Azkaban:
             The execution's.
         wait
             How to wait between two looks, for so many seconds.
+
+        Raises
+        ------
+        SubmissionError
+            As `execution`.
+        ClusterError
+            Azkaban does not answer, or has stopped to for a quarter of an hour.
         """
         logs: dict[str, _Log] = {}
+        heard: float | None = None
         while True:
-            now = self.execution(number)
-            over = now.state in ENDED
-            for step in now.steps:
-                if step.started is not None or step.state in _NEVER_RAN:
-                    log = logs.setdefault(step.name, _Log(self, number, step.name))
-                    yield from log.more(step, over=over)
-            if over:
-                yield now
-                return
+            try:
+                now = self.execution(number)
+                heard = time.monotonic()
+                yield from self._news(now, logs)
+            except ClusterError:  # it may be started anew: the execution goes on meanwhile
+                if heard is None or time.monotonic() - heard > _SILENT:
+                    raise
+            else:
+                if now.state in ENDED:
+                    yield now
+                    return
             wait(EVERY)
+
+    def _news(self, now: Execution, logs: dict[str, _Log]) -> Iterator[ExecutionEvent]:
+        """Yield what is new of the nodes of an execution."""
+        for step in now.steps:
+            if step.started is not None or step.state in _NEVER_RAN:
+                log = logs.setdefault(step.name, _Log(self, now.id, step.name))
+                yield from log.more(step, over=now.state in ENDED)
 
     def _ask(
         self,

@@ -31,7 +31,7 @@ from submarine_engine.flows.analysis import (
     stars_loaded,
 )
 from submarine_engine.flows.folder import Place, make_folder, write_file, write_once
-from submarine_engine.flows.leases import holder_of, take
+from submarine_engine.flows.leases import holder_of, take_left
 from submarine_engine.flows.model import (
     ALL_SUCCESS,
     CELL,
@@ -732,7 +732,7 @@ def _write(flow: Flow, folder: Place, building: _Building) -> None:
 @contextmanager
 def _alone(paths: FlowPaths) -> Iterator[None]:
     """Have no other process write the flow's folder meanwhile: it would be of two notebooks."""
-    lock = take(paths.building)
+    lock = take_left(paths.building)
     if lock is None:
         raise FlowError(
             f"another build of a flow writes this folder{holder_of(paths.building)}",

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from submarine_engine.clusters import locks
-from submarine_engine.clusters.machine import boot_id, host, process_stat
+from submarine_engine.clusters.machine import boot_id, host, pid_namespace, process_stat
 from submarine_engine.errors import JobError, SubmarineError
 from submarine_engine.flows.folder import Place, RemotePath
 
@@ -79,6 +79,19 @@ def take(place: Place, *, wait: float = 0.0) -> Lock | None:
         return _Turns(place).take(wait)
     descriptor = locks.take(place, wait=wait)
     return None if descriptor is None else Lock(descriptor)
+
+
+def take_left(place: Place) -> Lock | None:
+    """Take a lock unless somebody seems to have it.
+
+    One that was left by a holder that died elsewhere is waited for, until that is certain.
+
+    Parameters
+    ----------
+    place
+        As of `take`.
+    """
+    return take(place, wait=0.0 if is_held(place) else 2 * EXPIRES)
 
 
 def is_held(place: Place) -> bool:
@@ -261,10 +274,8 @@ def _me() -> dict[str, Any]:
 
 def _processes() -> str:
     """Return which table of processes this one is in: of a boot, and of a container."""
-    try:
-        return f"{boot_id()}/{Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return ""
+    namespace = pid_namespace()
+    return f"{boot_id()}/{namespace}" if namespace else ""
 
 
 def _is_gone(said: dict[str, Any]) -> bool:

@@ -191,8 +191,11 @@ class _Running:
         again = self.asked.attempt
         if record.state.final and again is not None and again <= record.attempt:
             return record
+        if record.state.final:
+            self.files.cancel.unlink(missing_ok=True)  # of the try before
+        elif record.state is NodeState.WAITING and self.files.cancel.exists():
+            return self._write(ended(record, NodeState.CANCELLED, "the run was cancelled"))
         if record.state is not NodeState.RUNNING:
-            self.files.cancel.unlink(missing_ok=True)
             record = self._intend(record)
         try:
             return self._through(record)
@@ -224,6 +227,7 @@ class _Running:
             NodeRecord(
                 state=NodeState.RUNNING,
                 attempt=max(former.attempt + 1, self.asked.attempt or 0),
+                first=former.first,
                 started=time.time(),
             )
         )

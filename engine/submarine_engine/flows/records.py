@@ -44,6 +44,8 @@ class NodeRecord:
     ----------
     attempt
         Which try it is, from 1; 0 before the first.
+    first
+        Which try was the first since the run, or its last retry, began: tries are counted from it.
     job, cluster
         Its job, and where that is; empty before it is submitted.
     bundle
@@ -62,6 +64,7 @@ class NodeRecord:
 
     state: NodeState = NodeState.WAITING
     attempt: int = 0
+    first: int = 1
     job: str = ""
     cluster: str = ""
     bundle: str = ""

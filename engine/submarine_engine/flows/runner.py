@@ -28,7 +28,7 @@ from submarine_engine.flows.folder import (
     mark,
     read_json,
 )
-from submarine_engine.flows.leases import EXPIRES, is_held, take
+from submarine_engine.flows.leases import is_held, take_left
 from submarine_engine.flows.model import Flow, FlowPaths, Node, run_folder
 from submarine_engine.flows.node import may_run
 from submarine_engine.flows.records import (
@@ -273,9 +273,7 @@ def cancel_run(folder: Place, run: str) -> bool:
         found = True
         files = NodePaths(paths.node(run, node.name))
         mark(files.cancel)
-        # One whose process has died elsewhere is not followed by anybody any more.
-        patience = 0.0 if is_held(files.lock) else 2 * EXPIRES
-        lock = take(files.lock, wait=patience)
+        lock = take_left(files.lock)
         if lock is None:
             continue  # its process looks at that file
         try:
@@ -310,7 +308,8 @@ def reset_failed(folder: Place, run: str) -> list[str]:
         record = read_record(paths, run, node.name)
         if node.name in again and record.state.final:
             NodePaths(paths.node(run, node.name)).cancel.unlink(missing_ok=True)
-            write_record(paths, run, node.name, NodeRecord(attempt=record.attempt))
+            fresh = NodeRecord(attempt=record.attempt, first=record.attempt + 1)
+            write_record(paths, run, node.name, fresh)
     return [node.name for node in flow.order if node.name in again]
 
 
@@ -353,7 +352,6 @@ class Runner:
     _paths: FlowPaths = field(init=False)
     _processes: dict[str, _Process] = field(default_factory=dict)
     _starts: dict[str, int] = field(default_factory=dict)
-    _first: dict[str, int] = field(default_factory=dict)
     _told: dict[str, NodeState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -383,7 +381,7 @@ class Runner:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        lock = take(_lock_of(self._paths, self.run))
+        lock = take_left(_lock_of(self._paths, self.run))
         if lock is None:
             raise _taken(self.folder, self.run)
         try:
@@ -433,9 +431,8 @@ class Runner:
 
     def _again(self, node: Node, record: NodeRecord) -> NodeRecord:
         """Begin the next try of what has failed, where one is left and its time has come."""
-        first = self._first.get(node.name)
         cancelled = NodePaths(self._paths.node(self.run, node.name)).cancel.exists()
-        if first is None or record.attempt >= first + node.retries or cancelled:
+        if record.attempt >= record.first + node.retries or cancelled:
             return record
         delay, waits = node.retry_delay or 0, self._told.get(node.name) is NodeState.WAITING
         if time.time() < (record.ended or 0) + delay:
@@ -451,7 +448,6 @@ class Runner:
         make_folder(self._paths.node(self.run, node.name))
         written = _logs_of(self._paths, self.run, node.name) / "log"
         starts = self._starts[node.name] = self._starts.get(node.name, 0) + 1
-        self._first.setdefault(node.name, attempt)
         words = ["flow", "node", address_of(self.folder), node.name]
         words += ["--run", self.run, "--attempt", str(attempt)]
         descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
