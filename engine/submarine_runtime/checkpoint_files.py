@@ -64,8 +64,8 @@ def complete(storage: Folder, *, others: bool = True) -> Iterator[tuple[int, str
     storage
         Where they lie.
     others
-        Whether another user's is an error, as it is to whoever goes on from here; it is passed
-        over else.
+        Whether another user's is an error, and one that cannot be read is worth a word, as to
+        whoever goes on from here; they are passed over else.
 
     Raises
     ------
@@ -83,13 +83,33 @@ def complete(storage: Folder, *, others: bool = True) -> Iterator[tuple[int, str
                 if others:
                     raise
                 continue
-            if note_of(storage, name) is not None:
+            try:
+                told = _whole_note(storage, name)
+            except OSError as error:
+                told = None
+                if others:
+                    _warn_unread(storage, name, error)
+            if told is not None:
                 yield int(number), name
 
 
 def note_of(storage: Folder, name: str) -> dict[str, Any] | None:
     """Return what the checkpoint `name` in `storage` says of itself; None if it is not complete."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    with suppress(OSError):
+        return _whole_note(storage, name)
+    return None
+
+
+def _whole_note(storage: Folder, name: str) -> dict[str, Any] | None:
+    """Return what `note_of` does.
+
+    Raises
+    ------
+    OSError
+        The disk, and not the checkpoint, is why nothing is known of it.
+    """
+    malformed = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+    with suppress(NotADirectoryError, *malformed):
         told = _read_note(storage, name)
         if told["version"] == VERSION:
             files, there = told["files"], storage.names(name)
@@ -149,10 +169,14 @@ def is_sound(storage: Folder, name: str) -> bool:
     except PermissionError:
         raise
     except OSError as error:
-        words = error.strerror or error
-        warn(f"the checkpoint {storage.where}/{name} cannot be read: {words}")
+        _warn_unread(storage, name, error)
         return False
     return True
+
+
+def _warn_unread(storage: Folder, name: str, error: OSError) -> None:
+    words = error.strerror or error
+    warn(f"the checkpoint {storage.where}/{name} cannot be read: {words}")
 
 
 def load(storage: Folder, name: str, file: str) -> dict[str, Any]:

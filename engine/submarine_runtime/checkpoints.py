@@ -272,15 +272,21 @@ class Loop:
             The step that this run has begun at.
         state, own
             As `restore` has them.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            The job was asked to end meanwhile; the checkpoint is written.
         """
         # Also of a short rest of a loop: a third attempt is not to go on from what the first has
         # left.
-        wanted = bool(first or self.wrote or self.is_due)
-        if self._ranks is None:
-            if wanted:
-                self.write(state, own)
-            return
-        self._finish_together(self._ranks, state, own, wanted=wanted)
+        wanted = bool(first or self.wrote or self.is_due or notice.given)
+        if self._ranks is not None:
+            self._finish_together(self._ranks, state, own, wanted=wanted)
+        elif wanted:
+            self.write(state, own)
+        if notice.given:  # it came after the last step
+            notice.obey(self.done)
 
     def write(self, state: object, own: object = None, *, must: bool = False) -> bool:
         """Write a checkpoint now; tell whether there is one of this step.
@@ -487,8 +493,6 @@ class Loop:
                 self._write_together(ranks, state, own, waits=True)
         elif ranks.wait("end") and ranks.end:
             self._write_together(ranks, state, own, waits=True)
-        if notice.given:
-            notice.obey(self.done)
 
 
 def _list(ranks: set[int]) -> str:

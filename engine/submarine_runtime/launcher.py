@@ -72,10 +72,7 @@ def main(words: list[str]) -> int:
     before = _oom_kills()
     code = _run(launch)
     _end_rest()
-    if os.path.isdir("artifacts") and os.listdir("artifacts"):
-        with open("stderr", "ab") as stderr:
-            pack = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
-            subprocess.run(pack, stderr=stderr, check=False)  # noqa: S603 - our own program
+    _pack(launch)
     code = code if code >= 0 else 128 - code
     _write("exit", f"{code}{' oom' * (_oom_kills() != before)}\n")
     return 0
@@ -101,15 +98,35 @@ def _run(launch: dict[str, Any]) -> int:
     heard, let_in = 0, b""
     while task.poll() is None:
         signal.sigtimedwait({signal.SIGCHLD}, _LOOKS_EVERY)
-        with open(ASKED, "rb") as file:
-            file.seek(heard)
-            asked = file.read()
+        _let_go_of_others(task.pid)
+        asked = _read_asked(heard)
         heard += len(asked)
         for word in asked.split():
             with suppress(ProcessLookupError):
                 os.killpg(task.pid, signal.SIGTERM if word == b"TERM" else signal.SIGKILL)
         let_in = _let_inside(launch, environment, task.pid, let_in)
     return int(task.returncode)
+
+
+def _read_asked(heard: int) -> bytes:
+    """Return what is asked since the first `heard` bytes; nothing where that cannot be read now."""
+    # A shared disk may fail for a moment: were that our end, it would be the task's, too.
+    with suppress(OSError), open(ASKED, "rb") as file:
+        file.seek(heard)
+        return file.read()
+    return b""
+
+
+def _let_go_of_others(pid: int) -> None:
+    """Take the ends of all children but the task `pid`: its orphans, which are ours.
+
+    They would hold a number each, of which the task's limit allows so many, until it ends.
+    """
+    with suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid == pid:  # then it is over, and `_end_rest` takes what is left
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def _environment(launch: dict[str, Any]) -> dict[str, str]:
@@ -151,16 +168,18 @@ def _let_inside(
     try:
         with open(_INSIDE_ASKED, "rb") as file:
             asked = file.read()
-    except FileNotFoundError:
+    except OSError:  # nobody asks, or the disk fails for a moment
         return before
     if asked != before:
-        subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-I", launch["inside"], os.getcwd(), str(pid)],
-            env=environment,
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=_begin_child,  # noqa: PLW1509 - no threads here
-        )
+        # The task may have used up its limit of processes: whoever asks waits in vain, it runs on.
+        with suppress(OSError):
+            subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", launch["inside"], os.getcwd(), str(pid)],
+                env=environment,
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=_begin_child,  # noqa: PLW1509 - no threads here
+            )
     return asked
 
 
@@ -184,6 +203,16 @@ def _end_rest() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def _pack(launch: dict[str, Any]) -> None:
+    """Pack what the task has left as artifacts."""
+    # Where that cannot begin they are lost, and how the task ended is told all the same.
+    with suppress(OSError):
+        if os.path.isdir("artifacts") and os.listdir("artifacts"):
+            with open("stderr", "ab") as stderr:
+                pack = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
+                subprocess.run(pack, stderr=stderr, check=False)  # noqa: S603 - our own program
 
 
 def _oom_kills() -> list[str]:

@@ -1,5 +1,6 @@
 """``job.steps()``: what is kept, how the next attempt goes on, what each kind of end leaves."""
 
+import errno
 import gc
 import json
 import os
@@ -71,7 +72,8 @@ def step_folders(place):
 
 
 def of_steps(task):
-    return [int(line.split()[1]) for line in task.stdout.splitlines() if line.startswith("step ")]
+    *lines, _ = task.stdout.split("\n")  # its last one may be half written
+    return [int(line.split()[1]) for line in lines if line.startswith("step ")]
 
 
 @pytest.fixture
@@ -203,6 +205,26 @@ def test_whoever_is_asked_to_end_finishes_the_step_and_keeps_it(attempts, whole)
     assert third.value == whole
 
 
+def test_whoever_asks_while_the_last_checkpoint_is_written_is_heard(attempts):
+    script = """
+    import os, signal
+    from submarine_runtime import checkpoint_files, job
+    real, step = checkpoint_files.write_note, None
+    def write_note(*args):
+        if step == 2: os.kill(os.getpid(), signal.SIGTERM)
+        real(*args)
+    checkpoint_files.write_note = write_note
+    for step in job.steps(STEPS, {"a": 1}, every=EVERY): print("step", step)
+    print("through")
+    """
+    assert attempts(script.replace("STEPS", "2").replace("EVERY", "0")).wait() == 0
+    task = attempts(script.replace("STEPS", "3").replace("EVERY", "3600"))
+    assert task.wait() == 130
+    assert "through" not in task.stdout
+    assert "asked to end; checkpoint after step 3" in task.stderr
+    assert step_folders(attempts.place)[-1] == "step-000000000003"
+
+
 def test_whoever_asks_twice_is_not_kept_waiting(attempts):
     task = attempts(
         """
@@ -302,6 +324,27 @@ def test_what_says_nothing_of_itself_is_no_checkpoint(tmp_path, note):
     (folder / "state.pickle").write_bytes(b"x")
     (folder / "checkpoint.json").write_bytes(note)
     assert checkpoints.latest(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("call", ["read", "names"])
+def test_a_checkpoint_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys, call):
+    loop = checkpoints.Loop(str(tmp_path), every=0)
+    loop.restore({})
+    assert all(loop.keep({}) for _ in range(2))
+    real = getattr(checkpoint_files.Folder, call)
+
+    def failing(self, name=""):
+        if name.startswith("step-000000000002"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(self, name)
+
+    monkeypatch.setattr(checkpoint_files.Folder, call, failing)
+    (tmp_path / "step-000000000003").touch()  # what is none is not worth a word
+    (tmp_path / "step-000000000004").mkdir()
+    assert checkpoints.Loop(str(tmp_path)).restore({}) == 1
+    newest = tmp_path / "step-000000000002"
+    words = f"the checkpoint {newest} cannot be read: Input/output error"
+    assert capsys.readouterr().err == f"submarine: {words}\n"
 
 
 FULL = """

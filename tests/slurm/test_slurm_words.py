@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from submarine_engine.clusters import locks
 from submarine_engine.clusters.backend import KeptJob, SubmitQueue
 from submarine_engine.clusters.polled import Polled
 from submarine_engine.clusters.slurm.backend import SlurmBackend
@@ -444,6 +446,10 @@ def test_who_is_before_a_job_is_in_its_partition_and_counts_once():
     assert told.before(replace(jobs[0], partition="new")) == 0
 
 
+TWO = JobSpec(roles=(Role(count=2, resources=Resources(gpus=1, vcores=1)),))
+ELASTIC = replace(TWO, roles=(replace(TWO.roles[0], count=4, least=1),))
+
+
 @pytest.fixture
 def request_of(programs, tmp_path, monkeypatch):
     """Give what follows a job of which Slurm says what a test writes, and no more is asked for."""
@@ -453,13 +459,13 @@ def request_of(programs, tmp_path, monkeypatch):
     paths = JobPaths(tmp_path, A_JOB)
     paths.root.mkdir(parents=True)
 
-    def make(*told, tasks=("worker-0",), **noted):
+    def make(*told, tasks=("worker-0",), spec=TWO, **noted):
         programs("squeue", f"cat {tmp_path}/told.json")
         jobs = [{**OLD, "name": f"submarine-{A_JOB}.1", **one} for one in told]
         (tmp_path / "told.json").write_text(json.dumps({"jobs": jobs}))
         (paths.root / "slurm.json").write_text(json.dumps({"attempt": 1, "asked": 1.0, **noted}))
-        roles = (Role(count=2, resources=Resources(gpus=1)),)
-        job = KeptJob(paths, JobSpec(roles=roles), {}, {"workdir": str(tmp_path)})
+        launch = {"python": "python", "entry": "script.py", "home": None, "outer": {}}
+        job = KeptJob(paths, spec, launch, {"workdir": str(tmp_path)})
         queue = SubmitQueue()
         queue.join(paths.job_id)
         request = SlurmRequest(SlurmState(Slurm(), tmp_path / "tasks", queue), job)
@@ -545,6 +551,96 @@ def test_what_slurm_says_of_a_job_that_waits_is_told_in_words(request_of, progra
     assert waiting_for(request_of, reason).waiting() == (3, f"3/8 GPUs in use; {words}")
     if reason in REASONS:
         assert reason not in words
+
+
+APART = NODES.replace("n1 ", "n1 Partitions=gpu ").replace("n2 Gres", "n2 Partitions=cpu Gres")
+"""As `NODES`, and each node in a partition of its own: a job of four GPUs is in `gpu`, with two."""
+
+
+@pytest.mark.parametrize(
+    ("partition", "reason", "room"),
+    [
+        ("gpu", "JobHeldUser", 2),  # it waits for nothing that anybody else could take
+        ("gpu", "Dependency", 2),
+        ("cpu", "Resources", 2),
+        ("gpu", "Resources", 0),
+        ("cpu,gpu", "Priority", 0),
+        ("gpu", "None", 0),  # Slurm has not looked at it yet
+    ],
+)
+def test_an_elastic_job_grows_by_what_is_free_in_its_partition_and_nobody_waits_for(
+    request_of, programs, partition, reason, room
+):
+    programs("scontrol", APART)
+    other = {"name": "other", "job_id": 8, "job_state": "PENDING", "nodes": "", "gres_detail": []}
+    other |= {"partition": partition, "state_reason": reason}
+    request = request_of({}, other, spec=ELASTIC, number=7, workers=1)
+    assert request.room() == room
+    request._job = request._job._replace(spec=replace(ELASTIC, queue="gpu"))
+    assert request.room() == room
+
+
+def test_an_elastic_job_is_submitted_again_as_its_folder_is(
+    request_of, programs, tmp_path, monkeypatch
+):
+    """What an sbatch is asked for, that had no answer, another one asks for again."""
+    for name in ("request._TRIES_EVERY", "client._SILENT_FOR"):
+        monkeypatch.setattr(f"submarine_engine.clusters.slurm.{name}", 0.0)
+    programs("scontrol", APART)
+    silent = "echo 'sbatch: error: Unable to contact slurm controller' >&2; exit 1"
+    kept = tmp_path / "arguments"
+    programs("sbatch", f'echo "$*" >>{kept}; {silent}')
+    request = request_of(
+        {"name": "other", "gres_detail": ["gpu:3(IDX:0-2)"]}, spec=ELASTIC, tasks=()
+    )
+    request._job.paths.bundle.mkdir()
+    request._note = {}  # it was not asked for yet
+    assert request.ask() is None
+    programs("squeue", "echo '{\"jobs\": []}'")  # all of its partition is free by now
+    programs("sbatch", f'echo "$*" >>{kept}; echo 7')
+    assert request.ask() is None
+    folders = {path.parent.name for path in (tmp_path / "tasks").rglob("launch.json")}
+    assert folders == {"worker-0"}
+    asked = [word for word in kept.read_text().split() if word.startswith("--ntasks")]
+    assert asked == ["--ntasks=1"] * 2
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), shutil.Error([("a", "b", "no")])])
+def test_a_job_that_cannot_be_submitted_says_why_and_lets_others_go_before(
+    request_of, programs, monkeypatch, error
+):
+    monkeypatch.setattr("submarine_engine.clusters.slurm.request._TRIES_EVERY", 0.0)
+    programs("scontrol", NODES)
+    request = request_of(tasks=())
+    request._queue.join("later")
+    request._queue.name("later", "slurm")
+    assert not request._queue.is_turn("later")
+
+    def copytree(*_):
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(shutil, "copytree", copytree)
+        assert request.ask() is None
+    said = error.strerror or error
+    used = "0/8 GPUs in use"
+    assert request.waiting() == (0, f"{used}; the tasks' folder cannot be written: {said}")
+    assert request._queue.is_turn("later")
+    request._job.paths.bundle.mkdir()
+    assert request.ask() is None  # it is tried again, in nobody's turn
+    assert request._number == 8
+
+
+def test_a_job_whose_sbatch_of_before_is_under_way_says_so(request_of, programs):
+    programs("scontrol", NODES)
+    request = request_of(tasks=())
+    lock = locks.take(request._job.paths.root / "slurm.lock")
+    try:
+        assert request.ask() is None
+        told = "0/8 GPUs in use; an earlier sbatch is still under way"
+        assert request.waiting() == (0, told)
+    finally:
+        locks.drop(lock)
 
 
 def test_gpus_of_nodes_that_take_no_jobs_are_not_told_to_be_in_use(request_of, programs):

@@ -17,6 +17,7 @@ from submarine_engine.errors import (
     JobCancelledError,
     JobError,
     JobFailedError,
+    JobNotFoundError,
     SubmarineError,
 )
 from submarine_engine.history import default_home
@@ -283,7 +284,10 @@ class Found:
     @property
     def runs(self) -> bool:
         """Whether a job runs the sweep now, or waits to."""
-        return not self.job.done()
+        try:
+            return not self.job.done()
+        except JobNotFoundError:  # it was removed, or whoever began the sweep was killed before
+            return False
 
     # How it goes on.
 

@@ -422,5 +422,5 @@ def _float(value: object) -> float | None:
         return None
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # an integer may be larger than any float
         return None

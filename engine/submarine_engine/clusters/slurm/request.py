@@ -114,6 +114,7 @@ class SlurmRequest(NotedRequest):
         self._given: dict[str, Allocated] = {}
         self._ended_at: float | None = None  # the first of its tasks
         self._gone_since: float | None = None  # Slurm has not known it
+        self._unasked = ""  # why it could not be submitted
 
     @property
     def _number(self) -> int | None:
@@ -128,8 +129,15 @@ class SlurmRequest(NotedRequest):
             self._tried_at = time.monotonic()
             try:
                 self._submit()
-            except ClusterError:  # it does not answer: `waiting` says so
+            except ClusterError as error:  # it does not answer: `waiting` says so
+                self._unasked = error.what
                 return None
+            except OSError as error:
+                # Its folder alone may be what cannot be written: others need not wait for that.
+                queue.leave(self._id)
+                self._unasked = f"the tasks' folder cannot be written: {error.strerror or error}"
+                return None
+            self._unasked = ""
             queue.leave(self._id)
         return self._look()
 
@@ -144,6 +152,8 @@ class SlurmRequest(NotedRequest):
             Slurm refuses it.
         ClusterError
             It does not answer now.
+        OSError
+            What the tasks need cannot be written.
         """
         # sbatch inherits the lock: who takes over waits until that of the one before is through.
         lock = locks.take(self._job.paths.root / "slurm.lock")
@@ -154,7 +164,9 @@ class SlurmRequest(NotedRequest):
             if number is None and self._has_begun:
                 number = _FORGOTTEN
             if number is None:
-                self._note_down(workers=self._workers(), asked=time.time())
+                # The tasks' folder may be there already, of as many as the note says.
+                workers = self._note.get("workers") or self._workers()
+                self._note_down(workers=workers, asked=time.time())
                 self._write_tasks()
                 asks = asks_for_partitions(self._spec)
                 partitions = self._slurm.partitions() if asks else []
@@ -162,10 +174,6 @@ class SlurmRequest(NotedRequest):
                 number = self._slurm.submit(words, self._script(partitions), lock)
             self._asked_at = time.monotonic()
             self._note_down(number=number)
-        except OSError as error:
-            raise ClusterError(
-                f"the tasks' folder cannot be written: {error.strerror}", where=str(self._place)
-            ) from error
         finally:
             locks.drop(lock)
 
@@ -189,7 +197,8 @@ class SlurmRequest(NotedRequest):
         if role is None or role.least is None:
             return None
         sizes = range(role.count, role.least, -1)
-        free = self._state.free(since=time.monotonic())  # of jobs that began a moment ago, too
+        # Of jobs that began a moment ago, too.
+        free = self._state.free(self._state.partition(self._spec), since=time.monotonic())
         fitting = (n for n in sizes if self._fits(self._job.spec.sized(n).tasks, free))
         return next(fitting, role.least)
 
@@ -207,12 +216,13 @@ class SlurmRequest(NotedRequest):
         return True
 
     def room(self) -> int:
-        """Return how many workers more there is room for; 0 where another job waits."""
+        """Return how many workers more there is room for; 0 where another job waits for it."""
         # An older answer may not know of this very job yet, nor of one that waits since.
         now = time.monotonic()
-        if self._state.all.answer(since=now).waiting:
+        partition = self._state.partition(self._spec)
+        if self._state.all.answer(since=now).wanted(partition):
             return 0
-        had, more, free = set(self._spec.tasks), 0, self._state.free()
+        had, more, free = set(self._spec.tasks), 0, self._state.free(partition)
         extra: list[str] = []
         for task in self._job.spec.tasks:
             if task not in had:
@@ -569,7 +579,7 @@ done
         used += f", {away} of nodes that take no jobs now" if away else ""
         found = self._found() if self._number else []
         if not found:
-            return self._queue.before(self._id), used
+            return self._queue.before(self._id), "; ".join(filter(None, (used, self._unasked)))
         mine = found[0]
         words = REASONS.get(mine.reason, f"Slurm says {mine.reason}") if mine.reason else ""
         if (limit := self._state.gpu_limit(mine)) is not None:

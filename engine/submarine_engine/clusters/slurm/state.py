@@ -18,14 +18,17 @@ from submarine_engine.clusters.slurm.client import (
     SlurmJob,
     read_indices,
 )
+from submarine_engine.clusters.slurm.sbatch import partition_of
 from submarine_engine.errors import ClusterError
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import SubmitQueue
+    from submarine_engine.job import JobSpec
 
 _FEW = 50  # jobs: an answer about no more costs the controller little, however slow we read it
-_LIMITS_HOLD = 600.0  # seconds: administrators change them, seldom
+_SITE_HOLDS = 600.0  # seconds: administrators change them, seldom
 _LIMITED = {"QOSMaxGRESPerUser": "of_user", "QOSGrpGRES": "of_all"}
+_ROOM = frozenset({"Resources", "Priority", "None"})  # "None": Slurm has not looked at it yet
 _BUSY_FOR = 1.0  # seconds for which the answer holds which nodes there are
 
 
@@ -50,6 +53,19 @@ class Told:
             of_leaders, place = places[job.partition], (-job.priority, job.leader)
             of_leaders[job.leader] = min(place, of_leaders.get(job.leader, place))
         self._places = {name: sorted(found.values()) for name, found in places.items()}
+
+    def wanted(self, partition: str | None) -> bool:
+        """Return whether a job waits for what is free: others, as one that is held, do not.
+
+        Parameters
+        ----------
+        partition
+            Where; None for anywhere.
+        """
+        return any(
+            job.reason in _ROOM and partition in (None, *job.partition.split(","))
+            for job in self.waiting
+        )
 
     def named(self, name: str) -> list[SlurmJob]:
         """Return the jobs of a name."""
@@ -85,7 +101,8 @@ class SlurmState:
         self.all = Polled(lambda: Told(slurm.jobs(mine=False)), soon=_soon)
         """Those of all users."""
         self._nodes = Polled(slurm.nodes, holds=_BUSY_FOR, work=0)
-        self._limits = Polled(self._ask_for_limits, holds=_LIMITS_HOLD, work=0)
+        self._partitions = Polled(slurm.partitions, holds=_SITE_HOLDS, work=0)
+        self._limits = Polled(self._ask_for_limits, holds=_SITE_HOLDS, work=0)
         self._tasks = tasks
         self._reckoning = threading.Lock()
         self._free: tuple[Told, list[Node], dict[str, int]] | None = None  # of which answers
@@ -98,11 +115,25 @@ class SlurmState:
         """Return the nodes, as `Slurm.nodes`; an answer holds for a second."""
         return self._nodes.answer()
 
-    def free(self, *, since: float = -math.inf) -> dict[str, int]:
+    def partition(self, spec: JobSpec) -> str | None:
+        """Return the partition of a job; None where it names none, and Slurm has none for such.
+
+        Parameters
+        ----------
+        spec
+            The job.
+        """
+        if (named := partition_of(spec)) is not None:
+            return named
+        return next((one.name for one in self._partitions.answer() if one.is_default), None)
+
+    def free(self, partition: str | None = None, *, since: float = -math.inf) -> dict[str, int]:
         """Return how many GPUs each usable node has free; raises as `Slurm.jobs`.
 
         Parameters
         ----------
+        partition
+            Whose nodes; those of all unless given.
         since
             As `Polled.answer` has it.
         """
@@ -117,7 +148,9 @@ class SlurmState:
                     if node.usable
                 }
                 known = self._free = told, nodes, free
-        return dict(known[2])
+        _, nodes, free = known
+        names = (node.name for node in nodes if partition in (None, *node.partitions))
+        return {name: free[name] for name in names if name in free}
 
     def gpu_limit(self, job: SlurmJob) -> int | None:
         """Return the number of GPUs for which a job waits; None where it is another reason.
@@ -141,7 +174,7 @@ class SlurmState:
     def _ask_for_limits(self) -> tuple[dict[str, GpuLimits], dict[str, str]]:
         limits = self.slurm.gpu_limits()
         try:
-            return limits, {one.name: one.qos for one in self.slurm.partitions()}
+            return limits, {one.name: one.qos for one in self._partitions.answer()}
         except ClusterError:
             return {}, {}
 
