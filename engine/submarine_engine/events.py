@@ -42,9 +42,13 @@ class Moment:
         Parameters
         ----------
         later
-            A moment of the same boot of the same machine.
+            A moment of the same machine. Where that was started anew in between, the wall clock
+            counts.
         """
-        return max(0.0, later.mono - self.mono)
+        passed = later.mono - self.mono
+        if passed < 0:
+            passed = later.wall - self.wall
+        return max(0.0, passed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

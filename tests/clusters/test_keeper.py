@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 import threading
 from contextlib import suppress
@@ -110,6 +112,54 @@ def test_what_fails_beside_the_jobs_ends_no_keeper(own, monkeypatch, capsys):
     assert len(seen) > 2
     assert folder.open_jobs() == []
     assert capsys.readouterr().err.count("ValueError: no reason") == 1
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.EMFILE])
+def test_a_folder_that_cannot_be_read_for_a_while_ends_no_keeper(own, monkeypatch, capsys, number):
+    mine, _, folder = own
+    left, real = [1, 1, 1], Path.iterdir
+
+    def iterdir(path):
+        if path == folder.open and left:
+            left.pop()
+            raise OSError(number, os.strerror(number))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    folder.hand(A_JOB)  # of a job that is gone
+    mine.run()
+    assert (left, folder.open_jobs()) == ([], [])
+    assert capsys.readouterr().err.count(f"OSError: [Errno {number}]") == 1
+
+
+def test_a_folder_that_cannot_be_seen_is_not_gone(own, monkeypatch):
+    mine, _, folder = own
+    left, real = [1], Path.stat
+
+    def stat(path, **options):
+        if path == folder.root and left:
+            left.pop()
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(path, **options)
+
+    folder.hand(A_JOB)  # of a job that is gone
+    monkeypatch.setattr(Path, "stat", stat)
+    mine.run()
+    assert (left, folder.open_jobs()) == ([], [])
+
+
+@pytest.mark.parametrize(("soft", "after"), [(256, 4096), (5000, 5000)])
+def test_a_keeper_may_have_many_files_open(cluster, monkeypatch, soft, after):
+    folder, before = cluster.backend.folder(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    folder.make()
+    lock = locks.take(folder.lock)
+    monkeypatch.setattr(type(cluster.backend), "idle", 0.0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        keeper.main([str(folder.home), "hosts", folder.key, str(lock)])
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(after, before[1]), before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_job_that_is_over_holds_up_no_other(own, monkeypatch):
@@ -259,6 +309,62 @@ def test_a_job_that_is_over_is_not_lost_afterwards(cluster, tmp_path):
     keeper.end_unwatched(paths, "its keeper cannot begin")
     assert paths.events.read_bytes() == events
     assert read_json(paths.status)["state"] == "succeeded"
+
+
+@pytest.fixture
+def spoilt(cluster, tmp_path):
+    """Give a job that waits, and whose record a loss of power has emptied; no keeper lives."""
+    gate = tmp_path / "gate"
+    code = HOLD.format(side=str(tmp_path / "side"), gate=str(gate))
+    job_id = cluster.submit(spec_of(gpus=4), bundle_of(code), workdir=tmp_path)
+    until(lambda: cluster.status(job_id).state is JobState.RUNNING)
+    waiting = cluster.submit(spec_of(gpus=4, name="spoilt"), bundle_of("7"), workdir=tmp_path)
+    until(lambda: cluster.status(waiting).waiting_reason)
+    kill_keeper(default_home())
+    paths = JobPaths(default_home(), waiting)
+    paths.record.write_bytes(b"")
+    yield paths
+    gate.touch()
+
+
+def kill_keeper(home):
+    [pid] = [pid for pid, words in processes_of(home).items() if "clusters.keeper" in words]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not [w for w in processes_of(home).values() if "clusters.keeper" in w])
+
+
+@pytest.mark.parametrize("also", ["", "status", "events"])
+def test_a_job_whose_record_is_spoilt_is_over_and_keeps_no_keeper(
+    cluster, spoilt, monkeypatch, also
+):
+    if also:
+        (spoilt.root / {"status": "status.json", "events": "events.jsonl"}[also]).write_bytes(b"")
+    mine = keeper.Keeper(cluster.backend, cluster.backend.folder())
+    mine._stop.wait = lambda _: None
+    mine._see_through(spoilt.job_id, keeper._Rest(mine._stop))
+    assert not mine._folder.is_open(spoilt.job_id)
+    if also != "events":
+        status = cluster.status(spoilt.job_id)
+        assert status.state is JobState.LOST
+        assert "the job cannot be watched: SpoiltFileError" in status.reason
+    if also != "status":
+        told = read_json(spoilt.status)
+        assert (told["state"], told["name"], told["gpus"]) == ("lost", "spoilt", 4)
+    assert not mine._folder.is_open(spoilt.job_id)  # whoever looks hands it on no more
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_job_whose_record_is_spoilt_keeps_no_other_from_being_told(cluster, spoilt, fresh):
+    folder = cluster.backend.folder()
+    [running] = [one for one in folder.open_jobs() if one != spoilt.job_id]
+    os.utime(folder.open / running)  # after it
+    (folder.open / spoilt.job_id).chmod(0o600 if fresh else 0o700)
+    keeper.give_back(folder, "no luck")
+    assert folder.open_jobs() == ([running] if fresh else [spoilt.job_id, running])
+    [words] = cluster.warnings(running)
+    assert words.startswith("no keeper can begin: no luck")
+    status = cluster.statuses.status(spoilt)
+    assert status.state is (JobState.LOST if fresh else JobState.QUEUED)
 
 
 def test_a_request_is_let_go_of_where_its_events_cannot_be_opened(cluster, tmp_path, monkeypatch):

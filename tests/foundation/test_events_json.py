@@ -94,4 +94,6 @@ def test_a_wall_clock_that_jumps_changes_no_duration(wall, later_wall, mono, sec
 
 
 def test_a_duration_is_never_negative():
-    assert Moment(0, 10).until(Moment(100, 5)) == 0
+    assert Moment(100, 10).until(Moment(0, 5)) == 0
+    # The machine was started anew in between: its monotonic clock began again.
+    assert Moment(0, 10).until(Moment(100, 5)) == 100

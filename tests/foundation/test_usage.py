@@ -61,6 +61,22 @@ def test_a_job_counts_each_of_its_gpus():
     assert gpu_time([], at(5)) == GpuTime()
 
 
+def test_what_was_before_another_start_of_the_machine_counts():
+    def later(second: float) -> Moment:  # it was started anew at second 90
+        return Moment(1_000_000 + second, second - 90)
+
+    events = [
+        Submitted(at=at(60), gpus=1, tasks=("worker-0",)),
+        granted(70, "0"),
+        Started(at=at(80), task="worker-0"),
+        Returned(at=later(100), task="worker-0"),
+        Exited(at=later(101), task="worker-0", exit_code=0),
+        Released(at=later(102), task="worker-0"),
+    ]
+    assert gpu_time(events, later(110)) == GpuTime(queued=10, held=32, busy=20)
+    assert at(20).until(at(10)) == 0.0
+
+
 def test_each_task_and_each_attempt_counts():
     events = [
         Submitted(at=at(0), gpus=2, tasks=("worker-0", "worker-1")),

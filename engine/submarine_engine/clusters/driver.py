@@ -27,7 +27,7 @@ from submarine_engine.clusters.environment import (
     refuse_reserved,
     resolve_paths,
 )
-from submarine_engine.clusters.machine import process_stat, reap
+from submarine_engine.clusters.machine import reap, this_session
 from submarine_engine.clusters.reader import read_batch
 from submarine_engine.clusters.saving import SaveRequest
 from submarine_engine.clusters.store import StatusCache, read_warnings
@@ -564,13 +564,12 @@ class KeptCluster(DrivenCluster):
 
 def launch_notes(spec: JobSpec) -> dict[str, Any]:
     """Return what a keeper has to know of whoever submits the job of `spec`, on any cluster."""
-    me = process_stat(os.getpid())
     config = load_config()
     return {
         "version": 1,
         "grace": config.value("grace"),
         "grow_after": config.value("grow_after"),
-        "session": [os.getpid(), me.start] if spec.notebook and me else None,
+        "session": this_session() if spec.notebook else None,
     }
 
 

@@ -278,15 +278,15 @@ def _begun(
     told = {"version": VERSION, "id": said.get("id"), **asked}
     try:
         channel.send(BEGIN, json.dumps(told).encode())
-    except OSError as error:
+    except OSError as unsaid:
         channel.close()
-        if error.errno != errno.E2BIG:
+        if unsaid.errno != errno.E2BIG:
             raise
         raise CommandError(
-            f"the command is too long: {error.strerror}",
+            f"the command is too long: {unsaid.strerror}",
             where=f"job {job_id}",
             fix="give what is long as input, or as a file of the job's working folder",
-        ) from error
+        ) from unsaid
     until = time.monotonic() + _ANSWER
     while not channel.over and time.monotonic() < until:
         wait(channel, until - time.monotonic())

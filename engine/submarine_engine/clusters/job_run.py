@@ -39,6 +39,7 @@ from submarine_engine.clusters.machine import boot_id, lives, session_of
 from submarine_engine.clusters.memory import MemoryWatch, exceeded, lost_process, peak_words
 from submarine_engine.clusters.store import Journal, read_events
 from submarine_engine.clusters.tasks import (
+    NO_ROOM,
     Ending,
     TaskRun,
     final_task_state,
@@ -325,7 +326,8 @@ class JobRun:
             stop.wait(_EASY)
             if stop.is_set():
                 return
-            with suppress(ClusterError):  # the node is silent: the turn sees to that
+            # The node is silent, or the disk here is full: the turn sees to that.
+            with suppress(ClusterError, OSError):
                 self._note(*first.poll())
         if left > 0 and not first.over:
             stop.wait(left)
@@ -613,7 +615,7 @@ class JobRun:
             self._write(container.granted(found.began or time.time()))
 
     def _poll_tasks(self) -> None:
-        early, silent, heard = self._is_early, "", False
+        early, silent, full, heard = self._is_early, "", "", False
         for container in self._containers:
             if container.released:
                 continue
@@ -621,7 +623,14 @@ class JobRun:
             try:
                 seen = container.poll(hurry=early)
             except ClusterError as error:  # the node is silent, the cluster knows why
-                silent = error.what
+                silent = f"nothing is heard of it now, it runs on where it can: {error.what}"
+                continue
+            except OSError as error:
+                # What runs elsewhere needs no room here. That it has begun is told by this poll
+                # alone: where it was lost, it is read anew.
+                if error.errno not in NO_ROOM or container.started is not before:
+                    raise
+                full = f"its log cannot be copied here: {error.strerror or error}"
                 continue
             heard = True
             if container.started is not before:
@@ -631,18 +640,19 @@ class JobRun:
             if any(not isinstance(event, Progressed) for event in seen):
                 self._write()
         self._write()
-        self._warn_of_silence("" if heard else silent)
+        is_missed = self._status.started is not None and not heard
+        self._warn_of_silence(full or (silent if is_missed else ""))
 
     def _warn_of_silence(self, why: str) -> None:
-        """Say that nothing is heard of tasks that run, and take it back when something is."""
+        """Say why nothing is heard of tasks that run, and take it back when something is."""
         now = time.monotonic()
-        if not why or self._status.started is None:
+        if not why:
             self._silent_since = None
             self._warn("silence", "")
             return
         self._silent_since = self._silent_since or now
         if now - self._silent_since > _SILENT and not self._said.get("silence"):
-            self._warn("silence", f"nothing is heard of it now, it runs on where it can: {why}")
+            self._warn("silence", why)
 
     def _count(self) -> Counted | None:
         """Ask the cluster what it counts as the job's, as often as that is worth it."""

@@ -7,6 +7,7 @@ dies loses nothing and a hundred readers cost the cluster no more than one.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import sys
 import threading
@@ -14,7 +15,7 @@ import time
 import traceback
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters import locks, open_cluster
 from submarine_engine.clusters.backend import KeeperFolder
@@ -24,7 +25,7 @@ from submarine_engine.clusters.machine import reap
 from submarine_engine.clusters.store import Journal, add_warning, read_events
 from submarine_engine.errors import ConfigError, SubmarineError
 from submarine_engine.events import Finished, Waiting
-from submarine_engine.history import JobPaths, read_json
+from submarine_engine.history import SPOILT, JobPaths, read_json
 from submarine_engine.job import JobState
 from submarine_engine.lifecycle import fold
 from submarine_engine.records import iter_jobs
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _TURN = 0.5  # seconds: whoever wants it sooner rings; this is for a ringer that was killed before
 _TRIES = 5  # with pauses of 0.5 s to 8 s: what is not gone after 15 s in all does not pass
 _STEADY = 60.0  # seconds after which a trouble is a new one
+_FILES = 4096  # of a thousand jobs; no more, since Slurm has its jobs begin with the same limit
 
 
 class _Rest:
@@ -81,7 +83,8 @@ class Keeper:
         self._stop = threading.Event()
         self._runs: dict[str, threading.Thread] = {}
         self._rests: dict[str, _Rest] = {}
-        self._trouble = ""
+        self._busy_at = time.monotonic()
+        self._troubles: dict[str, str] = {}
         backend.submit_queue.on_turn = self._wake
         backend.begin(folder, self._stop)
         with suppress(FileExistsError):
@@ -93,15 +96,8 @@ class Keeper:
         """See to jobs until there has been none, and nothing else to tend, for a while."""
         threading.Thread(target=adopt_unhanded, args=(self._folder,), daemon=True).start()
         try:
-            busy_at = time.monotonic()
-            while self._folder.root.exists():
-                self._take_up()
-                if self._tend() or self._runs:
-                    busy_at = time.monotonic()
-                elif (
-                    time.monotonic() - busy_at > self._backend.idle and not self._folder.open_jobs()
-                ):
-                    return
+            self._busy_at = time.monotonic()
+            while self._turn():
                 reap()
                 if select.select([self._bell], [], [], _TURN)[0]:
                     with suppress(BlockingIOError):
@@ -111,6 +107,36 @@ class Keeper:
                 rest.wake()
         finally:
             self._backend.end()
+
+    def _turn(self) -> bool:
+        """Take up what is new, and tend the rest; return whether there is more to come.
+
+        A disk that cannot be read now ends no keeper: nobody else would see to its jobs.
+        """
+        try:
+            more = self._look()
+        except OSError as error:
+            self._say("turn", error)
+            return True
+        self._troubles.pop("turn", None)
+        return more
+
+    def _look(self) -> bool:
+        try:
+            self._folder.root.stat()
+        except (FileNotFoundError, NotADirectoryError):  # it was deleted
+            return False
+        self._take_up()
+        if self._tend() or self._runs:
+            self._busy_at = time.monotonic()
+        is_idle = time.monotonic() - self._busy_at > self._backend.idle
+        return not is_idle or bool(self._folder.open_jobs())
+
+    def _say(self, where: str, error: Exception) -> None:
+        """Say what went wrong: once, not twice a second."""
+        if repr(error) != self._troubles.get(where):
+            traceback.print_exc()
+        self._troubles[where] = repr(error)
 
     def _wake(self, job_id: str) -> None:
         """Have a job's driver look now."""
@@ -123,11 +149,9 @@ class Keeper:
         try:
             kept = self._backend.tend()
         except Exception as error:  # noqa: BLE001 - a backend raises what it likes
-            if repr(error) != self._trouble:  # said once, not twice a second
-                traceback.print_exc()
-            self._trouble = repr(error)
+            self._say("tend", error)
             return False
-        self._trouble = ""
+        self._troubles.pop("tend", None)
         return kept
 
     def _take_up(self) -> None:
@@ -179,7 +203,7 @@ class Keeper:
                 if over:
                     self._folder.close(job_id)
                 return
-        with suppress(SubmarineError, OSError):
+        with suppress(SubmarineError, *SPOILT):
             self._backend.give_up(paths)
         end_unwatched(paths, problem)
         self._folder.close(job_id)
@@ -201,7 +225,7 @@ def give_back(folder: KeeperFolder, problem: str) -> None:
     for job_id in folder.open_jobs():
         paths = JobPaths(folder.home, job_id)
         if folder.is_taken_up(job_id):
-            with suppress(OSError):
+            with suppress(*SPOILT):
                 leave_to_next(paths, problem)
             continue
         end_unwatched(paths, problem)
@@ -211,6 +235,8 @@ def give_back(folder: KeeperFolder, problem: str) -> None:
 def end_unwatched(paths: JobPaths, problem: str) -> None:
     """Write that a job is lost to its readers, and why; nothing where it is over.
 
+    Nor where its folder cannot be read or written: no other job waits for that.
+
     Parameters
     ----------
     paths
@@ -218,14 +244,25 @@ def end_unwatched(paths: JobPaths, problem: str) -> None:
     problem
         What went wrong with its keeper, in words.
     """
-    record = read_json(paths.record)
-    if record is None or fold(event for event, _ in read_events(paths.events)[0]).state.final:
-        return
-    journal = Journal(paths, record)
-    with suppress(OSError):
+    with suppress(*SPOILT):
+        record = _read_record(paths)
+        if record is None or fold(event for event, _ in read_events(paths.events)[0]).state.final:
+            return
         lost = Finished(state=JobState.LOST, reason=f"the job cannot be watched: {problem}")
-        journal.append_last(lost)
-    journal.close()
+        with closing(Journal(paths, record)) as journal:
+            journal.append_last(lost)
+
+
+def _read_record(paths: JobPaths) -> dict[str, Any] | None:
+    """Return a job's record; of a spoilt one what its summary still has of it."""
+    try:
+        return read_json(paths.record)
+    except SPOILT:
+        told: dict[str, Any] = {}
+        with suppress(*SPOILT):
+            told = read_json(paths.status) or {}
+        roles = [{"resources": {"gpus": told.get("gpus", 0)}, "count": 1}]
+        return {**told, "spec": {**told, "roles": roles}}
 
 
 def leave_to_next(paths: JobPaths, problem: str) -> None:
@@ -240,7 +277,7 @@ def leave_to_next(paths: JobPaths, problem: str) -> None:
     problem
         Why the keeper cannot begin, in words.
     """
-    record = read_json(paths.record)
+    record = _read_record(paths)
     status = fold(event for event, _ in read_events(paths.events)[0])
     if record is None or status.state.final:
         return
@@ -248,11 +285,8 @@ def leave_to_next(paths: JobPaths, problem: str) -> None:
     add_warning(paths, f"{why}. What runs of the job runs on; whoever looks at it starts a keeper")
     if any(task.held for task in status.tasks) or status.waiting_reason == why:
         return
-    journal = Journal(paths, record)
-    try:
+    with closing(Journal(paths, record)) as journal:
         journal.append(Waiting(ahead=status.ahead or 0, reason=why))
-    finally:
-        journal.close()
 
 
 def adopt_unhanded(folder: KeeperFolder) -> None:
@@ -274,6 +308,7 @@ def adopt_unhanded(folder: KeeperFolder) -> None:
 def main(arguments: list[str]) -> None:
     """Run a keeper by `arguments`: home, cluster, its key, the descriptor of the lock."""
     home, name, key, lock = arguments
+    _allow_files()
     folder = KeeperFolder(Path(home), name, key)
     try:
         cluster = open_cluster(name)
@@ -290,6 +325,15 @@ def main(arguments: list[str]) -> None:
     locks.drop(int(lock))
     if folder.open_jobs():
         folder.ensure_keeper(os.environ)
+
+
+def _allow_files() -> None:
+    """Let this process have more files open where it may: each job that runs holds some."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    with suppress(OSError, ValueError):  # a system that allows less than it says
+        if resource.RLIM_INFINITY != soft < files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
 
 
 if __name__ == "__main__":

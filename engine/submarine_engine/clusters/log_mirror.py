@@ -23,7 +23,7 @@ from submarine_runtime.progress_file import STARTUP
 from submarine_runtime.reported import FILE as REPORTED
 
 from submarine_engine.errors import ClusterError
-from submarine_engine.history import TaskPaths, make_private, write_aside, write_json
+from submarine_engine.history import TaskPaths, make_private, read_json, write_aside, write_json
 
 
 class LogsGoneError(ClusterError):
@@ -389,11 +389,19 @@ def _size(path: Path) -> int:
 
 
 def _read_note(path: Path) -> dict[str, dict[str, int]]:
+    """Return where the logs of each container begin; nothing where the note is spoilt.
+
+    A loss of power may have spoilt the copies with it. So what their container has written is
+    copied once more, behind what they hold.
+    """
     try:
-        data: dict[str, dict[str, int]] = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        noted = read_json(path) or {}
+        return {
+            container: {stream: int(origin) for stream, origin in origins.items()}
+            for container, origins in noted.items()
+        }
+    except (ValueError, TypeError, AttributeError, OverflowError):
         return {}
-    return data
 
 
 # A container's events, unpacked from the log that they come in into the task's log directory.

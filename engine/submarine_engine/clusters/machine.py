@@ -210,34 +210,77 @@ def process_stat(pid: int) -> Stat | None:
     )
 
 
-Session = tuple[int, int]
-"""A notebook's kernel: process id, and when it began in clock ticks; a number alone is reused."""
+def pid_namespace() -> str:
+    """Return which table of processes this one is in, since a container has one of its own.
+
+    Empty where the kernel does not tell.
+    """
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
-def session_of(launch: Mapping[str, Any]) -> Session | None:
+class Session(NamedTuple):
+    """A notebook's kernel.
+
+    Parameters
+    ----------
+    pid
+        Its process id.
+    start
+        When it began, in clock ticks: a number alone is reused.
+    host, namespace
+        Whose number that is, as of `host` and `pid_namespace`; empty where an older release has
+        noted it.
+    """
+
+    pid: int
+    start: int
+    host: str = ""
+    namespace: str = ""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its process would show among those of this very machine and container."""
+        return self.host in ("", host()) and self.namespace in ("", pid_namespace())
+
+
+def this_session() -> Session | None:
+    """Return this process as a session; None where the kernel does not show it."""
+    me = process_stat(os.getpid())
+    return Session(os.getpid(), me.start, host(), pid_namespace()) if me else None
+
+
+def session_of(noted: Mapping[str, Any]) -> Session | None:
     """Return whose job it is; None where it depends on no process.
 
     Parameters
     ----------
-    launch
-        The content of ``launch.json``.
+    noted
+        The content of ``launch.json``, or what else has a session noted likewise.
     """
-    session = launch.get("session")
-    return (int(session[0]), int(session[1])) if session else None
+    session = noted.get("session")
+    if not session:
+        return None
+    return Session(int(session[0]), int(session[1]), *map(str, session[2:4]))
 
 
 def lives(session: Session | None) -> bool:
     """Return whether the process of a session is there; one that is None always is.
+
+    So is one elsewhere: a home may be shared by several machines or containers, and nobody in one
+    of them can tell what runs in the other.
 
     Parameters
     ----------
     session
         As `session_of` returned it.
     """
-    if session is None:
+    if session is None or not session.is_seen:
         return True
-    seen = process_stat(session[0])
-    return seen is not None and seen.start == session[1] and seen.state != "Z"
+    seen = process_stat(session.pid)
+    return seen is not None and seen.start == session.start and seen.state != "Z"
 
 
 def process_ids() -> Iterator[int]:

@@ -30,6 +30,12 @@ class NotedRequest(Request):
         The jobs that have not been asked for yet.
     line
         Whom it asks, see `SubmitQueue.name`.
+
+    Raises
+    ------
+    OSError
+        The note cannot be read, or is spoilt. It is no reason to begin without it: the cluster
+        would be asked once more for what may run already.
     """
 
     def __init__(self, job: KeptJob, note: str, queue: SubmitQueue, line: str) -> None:

@@ -7,6 +7,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from submarine_engine.clusters.machine import Session
 from submarine_engine.clusters.yarn import masters
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters
 from submarine_engine.clusters.yarn.masters import Master, Masters
@@ -99,3 +100,14 @@ def test_without_kerberos_none_grows_old(cluster):
     first = cluster.take(kept)
     cluster.now += 100 * LIFE
     assert cluster.take(kept) is first
+
+
+def test_a_keeper_that_comes_after_a_kill_knows_where_a_notebook_runs(cluster):
+    session = Session(7, 70, "login-2", "pid:[1]")
+    kept = cluster.masters()
+    taken = kept.take(Master("key", session, began=cluster.now), SimpleNamespace, probed=False)
+    assert taken.ready.wait(60)
+    (noted,) = read_masters(cluster.folder)
+    assert Master.noted(noted).session == session
+    assert Master.noted({**noted, "session": [7, 70]}).session == Session(7, 70)
+    assert Master.noted({**noted, "session": None}).session is None

@@ -93,7 +93,7 @@ def test_a_job_that_ends_while_the_resource_manager_is_away(ground):
 @pytest.mark.parametrize("mode", ["warm", "cold"])
 def test_a_resource_manager_that_has_forgotten_all(ground, mode):
     """Without recovery it begins anew, and what ran is over for YARN: the job begins again."""
-    job = ground.submit(mode=mode).until_running().until_further()
+    job = ground.submit(mode=mode, retries=0).until_running().until_further()
     before = job.noted["app_id"]
     manager = ground.yarn.daemon("resourcemanager")
     with without_recovery(ground.yarn.cluster.layout.conf, "resourcemanager"):

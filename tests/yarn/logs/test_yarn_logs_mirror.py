@@ -165,6 +165,31 @@ def test_a_truncated_log_begins_anew_behind_its_copy(node, task, source, contain
     assert task.stdout.read_bytes() == b"before\nnew\nmore\n"
 
 
+@pytest.mark.parametrize(
+    "spoilt", ["", "nul", "[]", '{"x"', '{"container_1_1_1_2": 5}', '{"x": {"stdout": "?"}}']
+)
+def test_where_the_note_of_origins_is_spoilt_a_copy_begins_behind_what_it_holds(task, spoilt):
+    """Whatever the loss of power has left of the copy, nothing of the log is lost."""
+    source = Kept("container_1_1_1_2", stdout=b"one\n", stderr=b"e\n")
+    assert LogMirror(task, source).drain()
+    task.origins.write_bytes(b"\0" * 9 if spoilt == "nul" else spoilt.encode())
+    mirror = LogMirror(task, source)
+    assert mirror.drain()
+    assert mirror.borders("stdout") == [4]
+    for _ in range(2):  # as one that was never spoilt from then on
+        assert LogMirror(task, source).drain()
+    assert task.stdout.read_bytes() == b"one\none\n"
+
+
+def test_a_note_of_origins_that_cannot_be_read_now_is_none_that_is_spoilt(task):
+    source = Kept("container_1_1_1_2", stdout=b"one\n")
+    assert LogMirror(task, source).drain()
+    task.origins.unlink()
+    task.origins.mkdir()
+    with pytest.raises(OSError, match="it is no file"):
+        LogMirror(task, source)
+
+
 def test_truncation_between_list_and_read_is_seen(node, task, source):
     node.write("stdout", b"before\n")
     mirror = LogMirror(task, source)

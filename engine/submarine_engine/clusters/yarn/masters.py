@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from submarine_engine.clusters.machine import Session, lives
+from submarine_engine.clusters.machine import Session, lives, session_of
 from submarine_engine.clusters.yarn.application import PROBED
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters, write_masters
 from submarine_engine.clusters.yarn.hadoop_json import GPU, MEMORY, VCORES, Amounts, lacking, plus
@@ -119,10 +119,9 @@ class Master:
     @classmethod
     def noted(cls, noted: Mapping[str, Any]) -> Master:
         """Return the master of which `note` returned `noted`."""
-        session = noted["session"]
         return cls(
             noted["key"],
-            (int(session[0]), int(session[1])) if session else None,
+            session_of(noted),
             noted.get("queue"),
             noted.get("parent"),
             app_id=noted["app_id"],
