@@ -105,6 +105,11 @@ def ids_of(notebook, code=0):
     return ids
 
 
+def open_files():
+    """Return the descriptors of this process."""
+    return set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are enough
+
+
 @pytest.fixture
 def local(tmp_path, monkeypatch):
     """Give a local cluster; afterwards no process of it may be left."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 
 import pytest
 from submarine_engine.bundle.model import Bundle, Manifest
+from submarine_engine.clusters import locks
+from submarine_engine.clusters.backend import KeptJob
 from submarine_engine.clusters.local import LocalCluster
+from submarine_engine.clusters.local.backend import LocalBackend, Process, Starter
 from submarine_engine.clusters.local.leases import Holder, Leases, release_lease
-from submarine_engine.errors import SubmissionError
+from submarine_engine.errors import ClusterError, SubmissionError
+from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.job import JobSpec, JobState
 
-from tests.jobs import until
+from tests.jobs import spec_of, until
 
 from .conftest import Local
 
@@ -143,6 +148,29 @@ def test_a_disk_that_is_full_between_two_attempts(small_disk, declare_gpus):
         "it is not begun again, since the job's folder cannot be written: No space left on device"
     )
     until(lambda: all(gpu.job_id is None for gpu in small_disk.cluster.gpus()))
+
+
+def test_gpus_are_given_back_once_however_often_the_last_word_is_tried(tmp_path):
+    """Another try may find their descriptors' numbers in use by somebody else."""
+    paths = JobPaths(tmp_path, new_job_id())
+    paths.root.mkdir(parents=True)
+    lease = locks.take(tmp_path / "0")
+    locks.share(lease)
+    process = Process("worker-0", "abcde-1", None, [lease], held=False, gpus=("0",))
+    spec = spec_of(gpus=1, retries=1)
+    starter = Starter(paths, spec, pytest.fail)
+    backend = LocalBackend(tmp_path, [process], starter)
+    request = backend.request(KeptJob(paths, spec, {}, {}))
+    request.give_back()
+    assert locks.is_free(tmp_path / "0")
+    stranger = os.open(tmp_path / "stranger", os.O_RDWR | os.O_CREAT)
+    assert stranger == lease
+    request.give_back()
+    os.close(stranger)
+    # There is room now, and it might be begun again: not on GPUs that others may have by now.
+    again = backend.request(KeptJob(paths, spec, {}, {}, 2))
+    with pytest.raises(ClusterError, match="its GPUs were given back"):
+        again.ask()
 
 
 def test_the_reserve_is_gone_when_the_job_is(local):

@@ -8,12 +8,15 @@ import os
 import signal
 
 import pytest
-from submarine_engine.clusters.local import backend
+from submarine_engine.clusters.local import backend, launch
 from submarine_engine.clusters.machine import process_stat
-from submarine_engine.errors import ResourcesError
+from submarine_engine.errors import ClusterError, ResourcesError
+from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.job import JobState, Resources, Role
 
 from tests.jobs import processes_of, spec_of, until
+
+from .conftest import open_files
 
 BEGIN = "import os, sys, time; task = os.environ['SUBMARINE_TASK']; print(task, flush=True)\n"
 SLEEP = BEGIN + "time.sleep(600)\n"
@@ -250,6 +253,33 @@ def test_a_task_that_cannot_be_started_is_one_that_failed(local):
         changed.setattr(backend, "process_stat", lambda _: None)
         backend._sign(paths, [])  # nobody's session is taken for one of the job's
     assert json.loads(paths.lock.read_text())["session"] is None
+
+
+@pytest.mark.parametrize("fails", ["dup", "fork"])
+def test_what_cannot_be_started_beside_a_task_leaves_no_file_open(tmp_path, monkeypatch, fails):
+    paths = JobPaths(tmp_path, new_job_id())
+    paths.root.mkdir(parents=True)
+
+    def fail(*_):
+        raise OSError(errno.EAGAIN, "no more of them")
+
+    starter = backend.Starter(paths, spec_of(), fail)
+    before = open_files()
+    if fails == "dup":
+        monkeypatch.setattr(os, "dup", fail)
+    with pytest.raises(ClusterError, match="no more of them"):
+        starter.start_beside(backend.Process("worker-0", "abcde-1", None, [], pid=1))
+    assert open_files() == before
+
+
+def test_logs_of_which_one_cannot_be_opened_leave_none_open(tmp_path):
+    task = JobPaths(tmp_path, new_job_id()).task("worker-0")
+    task.stdout.parent.mkdir(parents=True)
+    task.stderr.mkdir(parents=True)
+    before = open_files()
+    with pytest.raises(IsADirectoryError):
+        launch.open_logs(task)
+    assert open_files() == before
 
 
 def test_a_supervisor_that_is_second_begins_nothing(local, tmp_path):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 
 import pytest
+from submarine_engine.clusters import store
+from submarine_engine.clusters.local.leases import Holder, release_lease
 from submarine_engine.clusters.local.scheduler import Queue, QueueFile, Ticket
 from submarine_engine.errors import SubmissionError
 from submarine_engine.events import Waiting
@@ -171,6 +174,36 @@ def test_a_queue_that_cannot_be_written_refuses_and_leaves_nothing(local, held):
     finally:
         blocked.rmdir()
     assert len(list((local.home / "jobs").iterdir())) == 1
+
+
+class FullTurnsDouble:
+    """Turns of a shared machine, as a process has them that can open no more files."""
+
+    def took(self, _gpus):
+        raise OSError(errno.EMFILE, "too many open files")
+
+
+def test_gpus_that_cannot_be_counted_as_taken_are_free_again(tmp_path):
+    queue = Queue(tmp_path)
+    queue._shared = (None, None, FullTurnsDouble())
+    with pytest.raises(OSError, match="too many open files"):
+        queue.take_spare(Ticket("20260101-000000-aaaaa", "job", 2, ("0", "1")))
+    taken = queue.leases.take(("0", "1"), 2, Holder("", ""))
+    assert taken is not None
+    release_lease(taken)
+
+
+def test_a_job_that_another_machine_of_the_home_has_cancelled_leaves_the_queue(local, held):
+    """That machine can write only its wish: the queue is this one's."""
+    first = local.submit("1", gpus=2)
+    wanted, stays = local.submit("1", gpus=2), local.submit("1", gpus=2)
+    store.request_cancel(local.paths(wanted), "not needed", kill=False)
+    until(lambda: wanted not in Queue(local.home))
+    local.until_noted(wanted, "cancelled")
+    assert [ticket.job_id for ticket in Queue(local.home)] == [first, stays]
+    assert local.cluster.status(wanted).reason == "not needed"
+    held[1].touch()
+    assert local.follow(stays).state is JobState.SUCCEEDED
 
 
 def test_the_gpus_tell_who_holds_them(local, held):

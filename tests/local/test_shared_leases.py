@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from submarine_engine.clusters.local.leases import (
 from submarine_engine.clusters.local.policy import Policy
 from submarine_engine.clusters.local.turns import Turns, Waiter
 from submarine_engine.history import new_job_id
+
+from .conftest import open_files
 
 POOL = [str(number) for number in range(4)]
 TAKER = """
@@ -87,6 +90,52 @@ def test_who_looked_long_ago_takes_nothing_that_was_taken_since(leases, monkeypa
     monkeypatch.undo()
     assert [lease.number for lease in leases.look() if lease.held] == [2]
     release_lease(held)
+
+
+@pytest.fixture(params=["alone", "shared"])
+def either(request, leases, tmp_path):
+    """Give leases of one user, or of a machine that is shared."""
+    return leases if request.param == "shared" else Leases(tmp_path / "gpus")
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_what_fails_after_the_first_gpu_was_taken_keeps_none(either, error):
+    release_lease(either.take(POOL, 4, Holder(new_job_id(), "before")))
+    asked = []
+
+    def is_over(job_id):
+        asked.append(job_id)
+        if len(asked) == 2:
+            raise error
+        return True
+
+    with pytest.raises(error):
+        either.take(POOL, 2, Holder(new_job_id(), "fails"), is_over)
+    taken = either.take(POOL, 4, Holder(new_job_id(), "next"))
+    assert taken is not None
+    release_lease(taken)
+
+
+def test_a_process_without_descriptors_left_keeps_no_gpu(either):
+    """Wherever it runs out of them: at the first open file, at the second, and so on."""
+    release_lease(either.take(POOL, 4, Holder(new_job_id(), "before")))
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = open_files()
+    failed, taken = 0, None
+    for most in range(limit[0]):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, limit[1]))
+        try:
+            taken = either.take(POOL, 4, Holder(new_job_id(), "x"))
+        except OSError:
+            failed += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        if taken is not None:
+            break
+        assert open_files() == before, f"left open with {most} at most"
+    assert len(taken) == 4
+    assert failed > len(POOL)
+    release_lease(taken)
 
 
 class NvmlOfOthersDouble:

@@ -359,10 +359,13 @@ class LocalRequest(Request):
         Raises
         ------
         ClusterError
-            The job's folder was deleted.
+            The job's folder was deleted, or its GPUs were given back.
         """
         if not self._paths.root.exists():
             raise ClusterError("the job's folder was deleted")
+        if not self._begun and any(len(one.leases) < len(one.gpus) for one in self._processes):
+            # As where its end could not be written, and there is room for another attempt since.
+            raise ClusterError("it is not begun again, since its GPUs were given back")
         if self._starter is not None and not self._begun:
             self._begun = True
             self._starter.start_again(self._processes, self._attempt)
@@ -506,8 +509,9 @@ class LocalRequest(Request):
 
 
 def _unlock(process: Process) -> None:
-    for descriptor in process.leases:
-        locks.unlock(descriptor)  # the guard has it open, too
+    """Free a task's GPUs, once: another try finds the descriptors' numbers in use elsewhere."""
+    while process.leases:
+        locks.unlock(process.leases.pop())  # the guard has it open, too
 
 
 # This machine as a backend.
@@ -964,13 +968,16 @@ class Starter:
         if not process.pid or process.exit_status is not None:
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        logs: list[int] = []
         try:
-            log = os.open(self._paths.supervisor_log, flags, 0o600)
+            logs.append(os.open(self._paths.supervisor_log, flags, 0o600))
+            logs.append(os.dup(logs[0]))
             root = str(self._paths.task(process.task).root)
             command = [sys.executable, "-I", "-S", str(INSIDE), root, str(process.pid)]
-            logs = (log, os.dup(log))
-            self._fork_task(command, self._environment(process), logs, [])
+            self._fork_task(command, self._environment(process), tuple(logs), [])
         except OSError as error:
+            for descriptor in logs:
+                os.close(descriptor)
             raise ClusterError(f"nothing can be started beside the task: {error}") from error
 
     def _plan(self, processes: Sequence[Process], attempt: int = 1) -> bool:

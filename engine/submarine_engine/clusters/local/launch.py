@@ -162,7 +162,12 @@ def open_logs(files: TaskPaths) -> tuple[int, int]:
         The disk is full, or the folder is gone.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    return os.open(files.stdout, flags, 0o600), os.open(files.stderr, flags, 0o600)
+    stdout = os.open(files.stdout, flags, 0o600)
+    try:
+        return stdout, os.open(files.stderr, flags, 0o600)
+    except BaseException:
+        os.close(stdout)
+        raise
 
 
 def _grants(

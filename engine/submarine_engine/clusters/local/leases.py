@@ -11,8 +11,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,25 +104,25 @@ class Leases:
         # Only where there is a choice, and others: to ask NVML takes a while.
         if len(pool) > count and has_other_people() and (used := used_by_others(pool)):
             pool = sorted(pool, key=used.__contains__)
-        for gpu in pool:
-            if len(taken) == count + more:
-                break
-            descriptor = locks.take(self._folder / gpu)
-            if descriptor is None:
-                continue
-            former = os.pread(descriptor, _LONGEST_LABEL, 0).decode(errors="replace")
-            if former and not is_over(former.partition(" ")[0]):
-                locks.drop(descriptor)
-                continue
-            taken[gpu] = descriptor
-        if not _keep_whole(taken, count, step):
-            return None
-        label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
-        for descriptor in taken.values():
-            # A full disk costs the label, never the lease.
-            with suppress(OSError):
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, label, 0)
+        with releasing_on_error(taken):
+            for gpu in pool:
+                if len(taken) == count + more:
+                    break
+                descriptor = locks.take(self._folder / gpu)
+                if descriptor is None:
+                    continue
+                taken[gpu] = descriptor
+                former = os.pread(descriptor, _LONGEST_LABEL, 0).decode(errors="replace")
+                if former and not is_over(former.partition(" ")[0]):
+                    locks.drop(taken.pop(gpu))
+            if not _keep_whole(taken, count, step):
+                return None
+            label = f"{holder.job_id} {holder.name}"[:_LONGEST_LABEL].encode()
+            for descriptor in taken.values():
+                # A full disk costs the label, never the lease.
+                with suppress(OSError):
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, label, 0)
         return taken
 
     def holders(self, pool: Sequence[str]) -> dict[str, Holder | None]:
@@ -156,6 +156,25 @@ def release_lease(leases: dict[str, int]) -> None:
     """
     while leases:
         locks.drop(leases.popitem()[1])
+
+
+@contextmanager
+def releasing_on_error(leases: dict[str, int]) -> Iterator[None]:
+    """Release `leases` where what is done meanwhile fails.
+
+    Nothing else would: a descriptor that is forgotten stays open, and its GPU held, for as long as
+    this process lives.
+
+    Parameters
+    ----------
+    leases
+        Locked descriptors by GPU id, of which there may come more meanwhile.
+    """
+    try:
+        yield
+    except BaseException:
+        release_lease(leases)
+        raise
 
 
 # Leases of a machine's users: a file of the holder's own for each time that a GPU was taken.
@@ -311,17 +330,18 @@ class SharedLeases(Leases):
             seen.setdefault(lease.gpu, []).append(lease)
         elsewhere = used_by_others(pool)
         taken: dict[str, int] = {}
-        for gpu in pool:
-            if len(taken) == count + more:
-                break
-            if gpu in elsewhere or not locks.is_free(self._folder / gpu):
-                continue
-            descriptor = self._take(gpu, seen.get(gpu, ()), holder, is_over)
-            if descriptor is not None:
-                taken[gpu] = descriptor
-        if not _keep_whole(taken, count, step):
-            return None
-        self._tidy(seen)
+        with releasing_on_error(taken):
+            for gpu in pool:
+                if len(taken) == count + more:
+                    break
+                if gpu in elsewhere or not locks.is_free(self._folder / gpu):
+                    continue
+                descriptor = self._take(gpu, seen.get(gpu, ()), holder, is_over)
+                if descriptor is not None:
+                    taken[gpu] = descriptor
+            if not _keep_whole(taken, count, step):
+                return None
+            self._tidy(seen)
         return taken
 
     def _take(
@@ -342,33 +362,38 @@ class SharedLeases(Leases):
                     return None
         aside = self._shared / f".{os.getpid()}.{os.urandom(8).hex()}"
         descriptor = locks.make_claimed(aside)
-        number = last + 1
         try:
             told = {"job": holder.job_id, "home": str(self._home)}
             with suppress(OSError):  # a full disk costs what is told, never the lease
                 os.pwrite(descriptor, json.dumps(told).encode()[:_LARGEST], 0)
             os.fchmod(descriptor, 0o640)  # the group's, as the folder's setgid bit says
-            while True:
-                place = self._shared / f"{gpu}.{number}"
-                try:
-                    os.link(aside, place)
-                    break
-                except FileExistsError:
-                    if not self._is_passed_over(place):
-                        locks.drop(descriptor)
-                        return None
-                    number += 1
+            is_ours = self._link(aside, gpu, last + 1)
+            aside.unlink(missing_ok=True)
         except BaseException:
             locks.drop(descriptor)
-            raise
-        finally:
             aside.unlink(missing_ok=True)
-        # One who looked long ago may come to a number that was used, and removed, meanwhile.
-        if any(lease.number > number for lease in self.look() if lease.gpu == gpu):
-            place.unlink(missing_ok=True)
+            raise
+        if not is_ours:
             locks.drop(descriptor)
             return None
         return descriptor
+
+    def _link(self, aside: Path, gpu: str, number: int) -> bool:
+        """Make a file the GPU's lease of a number, or the next; False where somebody was sooner."""
+        while True:
+            place = self._shared / f"{gpu}.{number}"
+            try:
+                os.link(aside, place)
+                break
+            except FileExistsError:
+                if not self._is_passed_over(place):
+                    return False
+                number += 1
+        # One who looked long ago may come to a number that was used, and removed, meanwhile.
+        if any(lease.number > number for lease in self.look() if lease.gpu == gpu):
+            place.unlink(missing_ok=True)
+            return False
+        return True
 
     def _is_passed_over(self, place: Path) -> bool:
         """Return whether what has the next number is no lease: somebody would keep others out."""

@@ -29,9 +29,10 @@ from submarine_engine.clusters.local.leases import (
     SharedLeases,
     is_shared,
     release_lease,
+    releasing_on_error,
 )
 from submarine_engine.clusters.machine import reap, spawn_detached
-from submarine_engine.clusters.store import Journal, read_events
+from submarine_engine.clusters.store import Journal, cancel_request, read_events
 from submarine_engine.clusters.tasks import (
     Ending,
     final_task_state,
@@ -342,6 +343,22 @@ class Queue:
             self._file.replace(left.values())
         return True
 
+    def cancel_wanted(self) -> None:
+        """End jobs that wait here and were cancelled on another machine of the home, for a keeper.
+
+        That machine can only write that it is wanted: it has a queue of its own.
+
+        Raises
+        ------
+        ClusterError
+            The queue is locked.
+        """
+        for ticket in self:
+            with suppress(OSError, JobNotFoundError):
+                wanted = cancel_request(JobPaths(self._home, ticket.job_id))
+                if wanted is not None and self._waits(ticket):
+                    self.cancel(ticket.job_id, wanted.reason)
+
     def grant(self, *, keep: bool = True) -> bool:
         """Start every job at the head of the queue whose GPUs are free.
 
@@ -495,7 +512,8 @@ class Queue:
             ticket.pool, ticket.gpus, holder, self._is_over, more=more, step=ticket.step
         )
         if taken and self._shared is not None:
-            self._shared[2].took(len(taken))
+            with releasing_on_error(taken):
+                self._shared[2].took(len(taken))
         return taken
 
     def _others_wait(self) -> bool:
@@ -760,7 +778,7 @@ _SELDOM = 1.0  # seconds: of who is not next, nobody waits for a quicker look
 _SOON = 4
 """Users before this one with whom it may be its turn at any moment: beyond, its keeper looks more
 seldom, so that fifty users' keepers together cost no core."""
-_CARE = 10  # turns: looking after holders reads a record of each, and they are lost seldom
+_CARE = 10  # turns: it reads a file of each job that holds GPUs or waits, and is seldom needed
 
 
 def main(arguments: list[str]) -> None:
@@ -778,6 +796,7 @@ def main(arguments: list[str]) -> None:
                 return
             before = queue.tell()
             if turn % _CARE == 0:
+                queue.cancel_wanted()
                 _recover_holders(home, queue)
         turn += 1
         time.sleep(_INTERVAL if before <= _SOON else _SELDOM)
