@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from html import escape
+from http import HTTPStatus
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
@@ -82,8 +83,10 @@ class JobPage(JupyterHandler):
             times, wrap = (self.get_query_argument(name, "") for name in ("times", "wrap"))
             text = await self.work.call(f"{cluster} jobs", page, job_id, times, wrap)
         except (SubmarineError, OSError) as error:
-            self.set_status(status_of(error))
-            text = _document("no page", f"<p>{escape(str(error))}</p>", running=False)
+            status = status_of(error)
+            self.set_status(status)
+            passes = status != HTTPStatus.NOT_FOUND  # a cluster that is silent answers again
+            text = _document("no page", f"<p>{escape(str(error))}</p>", running=passes)
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Referrer-Policy", "no-referrer")

@@ -131,6 +131,18 @@ class Ports:
             self._tokens.popitem(last=False)
         return found
 
+    def forget_token(self, job_id: str, port: int) -> None:
+        """Look for the token at a port anew: what answers there is begun again, with another.
+
+        Parameters
+        ----------
+        job_id
+            The job.
+        port
+            The port.
+        """
+        self._tokens.pop((job_id, port), None)
+
     def jar(self, job_id: str, target: str) -> CookieJar:
         """Return the cookies of a port of `job_id`; `target` is ``port`` or ``task:port``."""
         jar = self._jars.setdefault((job_id, target), CookieJar())
@@ -343,6 +355,8 @@ class Proxy(JupyterHandler):
 
     def begin_answer(self, code: int, headers: HTTPHeaders) -> None:
         """Take the status and the headers of what the job answers."""
+        if self._token and code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            self._ports.forget_token(self.path_kwargs["job_id"], int(self.path_kwargs["target"]))
         self.set_status(code, responses.get(code, "Unknown"))
         self.clear_header("Content-Type")
         for name in (*_ANSWERED, *self._ports.more):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from submarine_engine.history import JobPaths
 from submarine_jupyter.page import page
 
 from tests.jobs import until
@@ -79,6 +80,21 @@ def test_the_plain_page_has_all_in_its_order_with_times_where_they_are_wanted(se
     assert '<a href="?times=clock&amp;wrap=0">clock time</a>' in timed
     hostile = server.get(f"/jobs/{job_id}", params={"times": '"><script>', "wrap": "<b>"}).text
     assert "<script" not in hostile
+
+
+def test_the_plain_page_looks_again_where_what_is_in_its_way_may_pass(server, submit):
+    again = '<meta http-equiv="refresh"'
+    job_id = submit("print('hello')")
+    until(lambda: submit.cluster.status(job_id).state.final)
+    record = JobPaths(server.home, job_id).record
+    whole = record.read_text()
+    record.write_text("{")
+    answer = server.get(f"/jobs/{job_id}")
+    record.write_text(whole)
+    assert (answer.ok, again in answer.text) == (False, True)
+    assert again not in server.get(f"/jobs/{job_id}").text
+    unknown = server.get(f"/jobs/{job_id[:-5]}aaaaa")
+    assert (unknown.status_code, again in unknown.text) == (404, False)
 
 
 def test_the_stream_tells_displays_in_their_place(server, submit):

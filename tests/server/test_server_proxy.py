@@ -8,6 +8,7 @@ import os
 import re
 import socket
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import requests
@@ -100,6 +101,35 @@ async def main():
     others = [await asyncio.start_server(one, "127.0.0.1", 0) for one in (cut, odd)]
     ports = [listener, *(other.sockets[0] for other in others)]
     print(*(port.getsockname()[1] for port in ports), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+NOTEBOOK = """
+import asyncio, json, os, pathlib
+from tornado import web
+
+place = pathlib.Path(os.environ.get("SUBMARINE_SAVE") or os.environ["SUBMARINE_TASK_DIR"])
+told = {"port": 0, "token": "first", "path": "/lab"}
+
+def tell(**news):
+    told.update(news)
+    (place / "next").write_text(json.dumps(told))
+    (place / "next").rename(place / "notebook.json")
+
+class Asks(web.RequestHandler):
+    def get(self):
+        if self.request.headers.get("Authorization") != f"token {told['token']}":
+            raise web.HTTPError(403)
+        if self.request.path == "/again":
+            tell(token="second")
+        self.write("in")
+
+async def main():
+    server = web.Application([("/.*", Asks)]).listen(0, "127.0.0.1")
+    tell(port=next(iter(server._sockets.values())).getsockname()[1])
+    print(told["port"], flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -290,6 +320,22 @@ def test_a_server_names_more_headers_and_counts_connections(serving, start_serve
             "1 connections into jobs are open",
         )
     until(lambda: server.get(f"/proxy/{job}/{port}/told/").status_code == 200)
+
+
+def test_a_notebook_that_is_begun_again_is_asked_with_its_new_token(
+    server, cluster, module_home, tmp_path
+):
+    spec = replace(spec_of(name="explore"), serves="notebook")
+    job = cluster.submit(spec, bundle_of(NOTEBOOK), workdir=tmp_path)
+    try:
+        log = JobPaths(module_home, job).task("worker-0").stdout
+        port = until(lambda: log.exists() and log.read_text().strip())
+        page = Page(server, job, port)
+        asked = [page.ask(path).status_code for path in ("/", "/again", "/", "/")]
+        assert asked == [200, 200, 403, 200]
+    finally:
+        cluster.kill(job)
+        until(lambda: cluster.status(job).state.final)
 
 
 def test_what_cannot_be_is_said(server, serving, submit):

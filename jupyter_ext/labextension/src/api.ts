@@ -37,6 +37,11 @@ export class ApiError extends Error {
     const told = where && !what.includes(where) ? `${what} (${where})` : what;
     super(sentence(fix ? `${told}. ${sentence(fix)}.` : told));
   }
+
+  /** Whether it may do better later: a server that is begun again, a cluster that is silent. */
+  get passes(): boolean {
+    return this.status === 0 || this.status >= 500;
+  }
 }
 
 export class Api {
@@ -59,13 +64,11 @@ export class Api {
       throw new ApiError(UNREACHABLE);
     }
     if (!response.ok) {
-      const told = await response.json().catch(() => ({}));
-      throw new ApiError(
-        String(told.what ?? told.message ?? response.statusText),
-        String(told.where ?? ''),
-        String(told.fix ?? ''),
-        response.status
-      );
+      const { status, statusText } = response;
+      const told = (await response.json().catch(() => null)) ?? {};
+      // A proxy's answer is HTML, and HTTP/2 has no words for a status.
+      const what = told.what || told.message || statusText || `The server answered ${status}`;
+      throw new ApiError(String(what), String(told.where ?? ''), String(told.fix ?? ''), status);
     }
     return response;
   }

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 
 import { type Api, ApiError } from './api';
 import { Feed } from './feed';
+import { SILENCE } from './sse';
 
 /** Stands in for the server: streams that a test writes to and breaks. */
 class Streams {
@@ -26,7 +27,15 @@ class Streams {
   } as unknown as Api;
 
   say(kind: string, data: unknown): void {
-    const text = `event: ${kind}\ndata: ${JSON.stringify(data)}\n\n`;
+    this._write(`event: ${kind}\ndata: ${JSON.stringify(data)}\n\n`);
+  }
+
+  /** What keeps a stream that has nothing to say open. */
+  beat(): void {
+    this._write(': nothing new\n\n');
+  }
+
+  private _write(text: string): void {
     this.open[this.open.length - 1].enqueue(new TextEncoder().encode(text));
   }
 }
@@ -76,6 +85,69 @@ describe('Feed', () => {
     expect(feed.made({ now: 40 })).toBeCloseTo(Date.now() - 10_000, -2);
   });
 
+  it('knows what the time is for the server', async () => {
+    vi.useFakeTimers({ now: 100_000 });
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    expect(feed.now).toBe(100);
+    feed.watchOverview();
+    await vi.advanceTimersByTimeAsync(100);
+    server.say('overview', { jobs: [], now: 5000 });
+    await vi.advanceTimersByTimeAsync(1);
+    vi.setSystemTime(Date.now() + 3_600_000);
+    expect(feed.now).toBeCloseTo(8600, 0); // however old the overview is
+  });
+
+  it('knows whether the overview is how things stand', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    const followed = feed.watchOverview();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(feed.fresh).toBe(null);
+    server.say('overview', { jobs: [] });
+    await vi.advanceTimersByTimeAsync(1);
+    expect(feed.fresh).toBe(feed.overview);
+    followed.dispose();
+    expect([feed.fresh, feed.overview]).toEqual([null, { jobs: [] }]);
+    feed.watchOverview(); // what was told last is not what is
+    expect(feed.fresh).toBe(null);
+  });
+
+  it('opens a stream anew that has fallen silent', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    feed.watch('a');
+    await vi.advanceTimersByTimeAsync(100);
+    server.say('card', card('a', true));
+    await vi.advanceTimersByTimeAsync(SILENCE);
+    expect(feed.trouble('a')).toBe('Server unreachable; reconnecting');
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(server.asked).toHaveLength(2);
+    expect(feed.trouble('a')).toBe('');
+  });
+
+  it('asks for as many jobs as the server takes, and for others as those get over', async () => {
+    vi.useFakeTimers();
+    const server = new Streams();
+    const feed = new Feed(server.api);
+    const ids = Array.from({ length: 203 }, (_, at) => `j${1000 + at}`);
+    ids.forEach(id => feed.watch(id));
+    await vi.advanceTimersByTimeAsync(100);
+    const jobs = (path: string) => path.split('=')[1].split(',');
+    expect(jobs(server.asked[0])).toEqual(ids.slice(3));
+    server.say('card', card('j1100', false));
+    server.say('gone', { id: 'j1101' });
+    await vi.advanceTimersByTimeAsync(100);
+    expect(server.asked).toHaveLength(2); // once for both
+    const left = ids.filter(id => id !== 'j1100' && id !== 'j1101');
+    expect(jobs(server.asked[1])).toEqual(left.slice(1));
+    left.slice(1).forEach(id => server.say('card', card(id, false)));
+    await vi.advanceTimersByTimeAsync(100);
+    expect(jobs(server.asked[2])).toEqual(['j1000']);
+  });
+
   it('tells of what the server cannot look at, until it can', async () => {
     vi.useFakeTimers();
     const server = new Streams();
@@ -97,7 +169,10 @@ describe('Feed', () => {
     server.say('card', card('a', true));
     await vi.advanceTimersByTimeAsync(1);
     expect(troubles.at(-1)).toEqual(['', '']);
-    await vi.advanceTimersByTimeAsync(60_000);
+    for (let beat = 0; beat < 4; beat++) {
+      server.beat();
+      await vi.advanceTimersByTimeAsync(15_000);
+    }
     expect(server.asked).toEqual(['api/stream?jobs=a&overview=1']); // it is followed as before
     expect(gone).toEqual([]);
   });

@@ -22,6 +22,7 @@ const SELDOM = 60_000; // it is somebody's to enable, and each question is a lin
 const ABSENT =
   'The Jupyter server runs without Submarine. Run ' +
   '`jupyter server extension enable submarine_jupyter`, then restart it.';
+const MOST_JOBS = 200; // of one stream; as the server has it
 const RECONNECTING = 'Server unreachable; reconnecting';
 
 export class Feed {
@@ -60,6 +61,7 @@ export class Feed {
     this._changed();
     return new DisposableDelegate(() => {
       this._overviews -= 1;
+      this._fresh &&= this._overviews > 0;
       this._changed();
     });
   }
@@ -67,6 +69,16 @@ export class Feed {
   /** When the server made what it sent, by this page's clock: it sends again what it knows already. */
   made(at: { now: number }): number {
     return (at.now + this._skew) * 1000;
+  }
+
+  /** The server's clock, where that is known, else this page's; in seconds. */
+  get now(): number {
+    return Date.now() / 1000 - (Number.isFinite(this._skew) ? this._skew : 0);
+  }
+
+  /** The overview while it is followed; null where it may be old. */
+  get fresh(): Overview | null {
+    return this._fresh ? this.overview : null;
   }
 
   private _count(job: string, by: number): void {
@@ -89,11 +101,23 @@ export class Feed {
   }
 
   private _query(): string {
-    const jobs = [...this._jobs.keys()].filter(job => !this._over.has(job)).sort();
+    // Of too many the newest first: the others follow as those get over.
+    const jobs = this._running.sort().slice(-MOST_JOBS);
     const wanted = jobs.map(encodeURIComponent).join(',');
     return [wanted && `jobs=${wanted}`, this._overviews > 0 && 'overview=1']
       .filter(Boolean)
       .join('&');
+  }
+
+  private get _running(): string[] {
+    return [...this._jobs.keys()].filter(job => !this._over.has(job));
+  }
+
+  private _end(job: string): void {
+    this._over.add(job);
+    if (this._running.length >= MOST_JOBS) {
+      this._changed(); // there is room for one that waits
+    }
   }
 
   private _open(): void {
@@ -129,6 +153,7 @@ export class Feed {
         if (abort.signal.aborted) {
           return;
         }
+        this._fresh = false;
         const absent = error instanceof ApiError && error.status === 404;
         delay = absent ? SELDOM : delay;
         const answered = error instanceof ApiError && error.status > 0;
@@ -160,17 +185,18 @@ export class Feed {
       this._tellOf(card.job_id, '');
       this.cards.set(card.job_id, card);
       if (!card.running) {
-        this._over.add(card.job_id);
+        this._end(card.job_id);
       }
       this.cardChanged.emit(card);
     } else if (kind === 'overview') {
       this.overview = JSON.parse(data) as Overview;
+      this._fresh = this._overviews > 0;
       this._hear(this.overview.now);
       this._tellOf('', '');
       this.overviewChanged.emit(this.overview);
     } else if (kind === 'gone') {
       const { id } = JSON.parse(data) as { id: string };
-      this._over.add(id);
+      this._end(id);
       this._gone.add(id);
       this._tellOf(id, '');
       this.gone.emit(id);
@@ -194,6 +220,7 @@ export class Feed {
   private readonly _problems = new Map<string, string>();
   private _broken = '';
   private _overviews = 0;
+  private _fresh = false;
   private _asked = '';
   private _abort: AbortController | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;

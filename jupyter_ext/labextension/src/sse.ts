@@ -17,19 +17,34 @@ export class EventParser {
   }
 }
 
-/** Read events until the stream ends; rejects where the connection breaks. */
+// The server says every 15 s that there is nothing new: what is silent for longer is dead.
+export const SILENCE = 40_000; // ms
+
+/** Read events until the stream ends; rejects where the connection breaks, or falls silent. */
 export async function* readEvents(response: Response): AsyncGenerator<ServerEvent> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new EventParser();
+  let silent = false;
+  const give = () => {
+    silent = true;
+    reader.cancel().catch(() => undefined); // ends the reading
+  };
+  let timer: ReturnType<typeof setTimeout> | undefined;
   try {
     while (true) {
+      timer = setTimeout(give, SILENCE);
       const { done, value } = await reader.read();
+      clearTimeout(timer);
+      if (silent) {
+        throw new Error('The stream fell silent');
+      }
       if (done) {
         return;
       }
       yield* parser.feed(value);
     }
   } finally {
+    clearTimeout(timer);
     await reader.cancel().catch(() => undefined);
   }
 }

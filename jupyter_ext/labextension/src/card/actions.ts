@@ -1,6 +1,7 @@
 /** What the reader can do with a job; all of it goes to the server, however busy the kernel is. */
 
-import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { Cell } from '@jupyterlab/cells';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 import { mayCancel } from '../commands/dialogs';
 import { KILL, OPEN_NOTEBOOK, TENSORBOARD, TERMINAL } from '../commands/ids';
@@ -11,7 +12,6 @@ import { again } from './again';
 import { jump } from './jump';
 import type { Ui } from './ui';
 
-const RUN_CELL = 'notebook:run-cell';
 const LONGEST = 20_000; // characters of an answer that a card shows
 
 /**
@@ -36,6 +36,8 @@ export interface Place {
   tracker: INotebookTracker | null;
   /** Do what can be done to a job from anywhere, by the command's name. */
   execute: (command: string, job: string) => Promise<unknown>;
+  /** Run one cell of a notebook; refuses where it is no longer there. */
+  runCell: (panel: NotebookPanel, cell: Cell) => Promise<unknown>;
   /** Show what a folder has for TensorBoard. */
   board: (logdir: string) => Promise<unknown>;
   /** Show a log in a place of its own. */
@@ -51,7 +53,9 @@ export class Actions {
   ) {}
 
   async cancel(card: Card): Promise<void> {
-    if (!(await mayCancel(card.title, card.elapsed))) {
+    // The card tells how old the job was when it was drawn, which may be hours ago.
+    const age = card.elapsed + this._place.submarine.feed.now - card.now;
+    if (!(await mayCancel(card.title, age))) {
       return;
     }
     this._change({ cancelling: true, problem: '' });
@@ -132,9 +136,14 @@ export class Actions {
   }
 
   async again(job: string, inside: HTMLElement): Promise<void> {
-    this._change({ problem: '' });
-    await this._try('Not run again', {}, () =>
-      again(this._place.tracker, inside, job, () => this._place.execute(RUN_CELL, job))
+    this._change({ problem: '', runningAgain: true });
+    const { tracker, runCell } = this._place;
+    const run = (panel: NotebookPanel, cell: Cell) => {
+      this._change({ runningAgain: false }); // no more is waited for: the cell says how it runs
+      return runCell(panel, cell);
+    };
+    await this._try('Not run again', { runningAgain: false }, () =>
+      again(tracker, inside, job, run)
     );
   }
 

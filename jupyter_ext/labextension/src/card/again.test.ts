@@ -1,5 +1,6 @@
 // @vitest-environment jsdom
-import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { Cell } from '@jupyterlab/cells';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { describe, expect, it, vi } from 'vitest';
 
 import { again } from './again';
@@ -24,11 +25,15 @@ function opened(status = 'ok') {
 describe('again', () => {
   it('has the result forgotten, then runs the very cell', async () => {
     const { card, content, requestExecute, tracker } = opened();
-    const ran: number[] = [];
-    await again(tracker, card, JOB, async () => void ran.push(content.activeCellIndex));
+    const [panel, cell] = [tracker.find(() => true), content.widgets[1]];
+    const ran: (NotebookPanel | Cell)[] = [];
+    const asked = again(tracker, card, JOB, async (...given) => void ran.push(...given));
+    content.widgets.shift(); // the reader goes on while the kernel is busy
+    await asked;
     const code = `%submarine cache clear ${JOB}`;
     expect(requestExecute).toHaveBeenCalledWith({ code, silent: true, store_history: false });
-    expect(ran).toEqual([1]);
+    expect(ran).toEqual([panel, cell]);
+    expect(content.activeCellIndex).toBe(0);
   });
 
   it('runs no code that a notebook calls the id of a job', async () => {

@@ -1,6 +1,7 @@
 /** Run the cell of a remembered result as a job. */
 
-import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { Cell } from '@jupyterlab/cells';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 // A notebook may come from anywhere, and what follows a magic's name is code.
 const JOB_ID = /^[0-9]{8}-[0-9]{6}-[a-z2-7]{5}$/;
@@ -8,19 +9,18 @@ const JOB_ID = /^[0-9]{8}-[0-9]{6}-[a-z2-7]{5}$/;
 /**
  * Have the kernel forget the result of `job`, then run the cell around `inside`.
  *
- * @param run - runs the cell that is active in the notebook.
+ * @param run - runs that very cell, whatever the reader has gone to while the kernel was busy.
  */
 export async function again(
   tracker: INotebookTracker | null,
   inside: HTMLElement,
   job: string,
-  run: () => Promise<unknown>
+  run: (panel: NotebookPanel, cell: Cell) => Promise<unknown>
 ): Promise<void> {
   const panel = tracker?.find(each => each.node.contains(inside));
-  const notebook = panel?.content;
-  const at = notebook?.widgets.findIndex(cell => cell.node.contains(inside)) ?? -1;
+  const cell = panel?.content.widgets.find(each => each.node.contains(inside));
   const kernel = panel?.sessionContext.session?.kernel;
-  if (!notebook || at < 0 || !kernel) {
+  if (!panel || !cell || !kernel) {
     throw new Error('its cell is in no notebook with a kernel');
   }
   if (!JOB_ID.test(job)) {
@@ -32,7 +32,5 @@ export async function again(
   if (content.status !== 'ok') {
     throw new Error('the kernel could not forget the result; run the cell with --refresh');
   }
-  notebook.deselectAll();
-  notebook.activeCellIndex = at;
-  await run();
+  await run(panel, cell);
 }

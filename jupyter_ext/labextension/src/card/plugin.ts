@@ -10,6 +10,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
 import { TENSORBOARD_FOLDER } from '../commands/ids';
+import { runCell } from '../commands/notebooks';
 import { logTabs } from '../log/tab';
 import { ISubmarine } from '../plugin';
 import { JOB_TYPE } from './bundle';
@@ -36,7 +37,7 @@ export const cardPlugin: JupyterFrontEndPlugin<void> = {
     const openLog = logTabs(app, submarine, rendermime, lab !== null, restorer);
     const execute = (command: string, job: string) => app.commands.execute(command, { job });
     const board = (logdir: string) => app.commands.execute(TENSORBOARD_FOLDER, { logdir });
-    const place = { submarine, tracker, openLog, execute, board };
+    const place = { submarine, tracker, openLog, execute, runCell, board };
     const createRenderer = () => new CardRenderer(place, rendermime);
     rendermime.addFactory({ safe: true, mimeTypes: [JOB_TYPE], createRenderer }, RANK);
   }

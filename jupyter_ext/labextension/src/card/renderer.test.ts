@@ -11,7 +11,7 @@ import { KILL, TENSORBOARD, TERMINAL } from '../commands/ids';
 import { Feed } from '../feed';
 import { LogView } from '../log/view';
 import type { Place } from './actions';
-import { JOB_TYPE, merged, readBundle } from './bundle';
+import { JOB_TYPE, merged, readBundle, WIDGET_TYPE } from './bundle';
 import { CardRenderer } from './renderer';
 import { changes, QUIET } from './ui';
 
@@ -37,7 +37,7 @@ async function drawn(wanted = model) {
       void (shown.node.textContent = String(each.data['text/html']));
     return shown;
   };
-  const rendermime = { mimeTypes: ['text/html'], createRenderer: html };
+  const rendermime = { mimeTypes: ['text/html', WIDGET_TYPE], createRenderer: html };
   const card = new CardRenderer(place, rendermime as unknown as IRenderMimeRegistry);
   await card.renderModel(wanted);
   Widget.attach(card, document.body);
@@ -48,7 +48,7 @@ async function drawn(wanted = model) {
     await vi.advanceTimersByTimeAsync(1);
   };
   const note = () => card.node.querySelector('.smc-note')?.textContent ?? '';
-  return { card, say, note, execute, api };
+  return { card, say, note, execute, api, place };
 }
 
 const tree: Tree = [
@@ -96,6 +96,113 @@ describe('CardRenderer', () => {
     button.click();
     await vi.advanceTimersByTimeAsync(1);
     expect(execute).not.toHaveBeenCalled(); // it is in no notebook
+  });
+
+  it('waits for the kernel with a button that says so, and has the very cell run', async () => {
+    const data = { ...model.data[JOB_TYPE]!, remembered: 'from 14:02' };
+    const job = '20260101-000000-abcde';
+    const bundle = { data: { [JOB_TYPE]: { ...data, job_id: job } }, trusted: true };
+    const { card, say, place } = await drawn(bundle as never);
+    const kernel = { free: () => undefined as unknown };
+    const done = new Promise(free => {
+      kernel.free = () => free({ content: { status: 'ok' } });
+    });
+    const cell = { node: card.node };
+    const session = { kernel: { requestExecute: () => ({ done }) } };
+    const panel = { node: card.node, content: { widgets: [cell] }, sessionContext: { session } };
+    const runCell = vi.fn(async () => undefined);
+    Object.assign(place, { tracker: { find: () => panel }, runCell });
+    const again: Tree = ['button', { 'data-action': 'again', hidden: '' }, ['Run again']];
+    await say('card', { ...saved, job_id: job, tree: ['div', {}, [again]], final: true });
+    const button = card.node.querySelector<HTMLButtonElement>('[data-action=again]')!;
+    button.click();
+    expect([button.textContent, button.disabled]).toEqual(['Waiting for the kernel…', true]);
+    expect(runCell).not.toHaveBeenCalled();
+    kernel.free();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(runCell.mock.calls).toEqual([[panel, cell]]);
+    expect([button.textContent, button.disabled]).toEqual(['Run again', false]);
+  });
+
+  it('does for a notebook that is not trusted nothing but show', async () => {
+    const buttons: Tree[] = ['again', 'board', 'terminal', 'log'].map(action => [
+      'button',
+      { 'data-action': action, 'data-slot': 'own', 'data-logdir': '/x' },
+      [action]
+    ]);
+    const sends: Tree = ['form', { 'data-slot': 'try', 'data-to': '../../api/terminals' }, []];
+    const foreign: Tree = ['div', {}, [...buttons, sends, ['b', { 'data-slot': 'problem' }, ['']]]];
+    const data = { ...model.data[JOB_TYPE]!, tree: JSON.stringify(foreign), remembered: 'x' };
+    for (const trusted of [false, true]) {
+      const { card, execute, place } = await drawn({
+        data: { [JOB_TYPE]: data },
+        trusted
+      } as never);
+      const [board, find] = [vi.fn(), vi.fn()];
+      Object.assign(place, { board, tracker: { find } });
+      const press = (action: string) =>
+        card.node.querySelector<HTMLElement>(`[data-action=${action}]`)!.click();
+      ['again', 'board', 'terminal'].forEach(press);
+      const words = card.node.querySelector('[data-slot=problem]')!;
+      expect(words.textContent!.includes('is not trusted')).toBe(!trusted);
+      const times = Number(trusted);
+      expect([board, find, execute].map(each => each.mock.calls.length)).toEqual([
+        times,
+        times,
+        times
+      ]);
+      press('log');
+      expect(card.node.querySelector('.submarine-Log')).not.toBe(null);
+      card.dispose();
+    }
+  });
+
+  it('has what the server draws act, whatever the notebook is', async () => {
+    const { card, say, place } = await drawn();
+    const board = vi.fn();
+    Object.assign(place, { board });
+    const button: Tree = [
+      'button',
+      { 'data-action': 'board', 'data-logdir': '/x' },
+      ['TensorBoard']
+    ];
+    await say('card', { ...saved, tree: ['div', {}, [button]] });
+    card.node.querySelector<HTMLElement>('[data-action=board]')!.click();
+    expect(board.mock.calls).toEqual([['/x']]);
+  });
+
+  it('shows one card of a job that the kernel alone knows, also once that is over', async () => {
+    const data = { ...model.data, [WIDGET_TYPE]: { model_id: 'm' } };
+    const { card, say } = await drawn({ data } as unknown as IRenderMime.IMimeModel);
+    const shown = () =>
+      [...card.node.children].filter(each => !each.classList.contains('lm-mod-hidden'));
+    await say('gone', { id: 'j', what: 'there is no such job on record' });
+    expect(shown()).toHaveLength(1);
+    expect(shown()[0].classList.contains('submarine-CardBody')).toBe(false);
+    const over = { ...model.data[JOB_TYPE]!, state: 'succeeded' };
+    await card.renderModel({ data: { [JOB_TYPE]: over } } as never);
+    expect(shown().map(each => each.classList.contains('submarine-CardBody'))).toEqual([true]);
+  });
+
+  it('goes on saying why an action failed while trials are asked for again', async () => {
+    const { card, say, api, execute } = await drawn();
+    Object.assign(api, { trials: vi.fn(async () => ({ inside: [] })) });
+    const parts: Tree[] = [
+      ['button', { 'data-action': 'every' }, ['All']],
+      ['button', { 'data-action': 'kill' }, ['Kill']],
+      ['div', { 'data-slot': 'problem', hidden: '' }, ['']]
+    ];
+    await say('card', { ...saved, tree: ['div', {}, parts] });
+    const press = async (action: string) => {
+      card.node.querySelector<HTMLElement>(`[data-action=${action}]`)!.click();
+      await vi.advanceTimersByTimeAsync(1);
+    };
+    await press('every');
+    execute.mockRejectedValue(new Error('no'));
+    await press('kill');
+    await say('card', { ...saved, tree: ['div', {}, parts] });
+    const words = card.node.querySelector('[data-slot=problem]')!;
+    expect(words.textContent).toBe('Not killed: no');
   });
 
   it('says what the server cannot do now, and calls the job unknown only where it is', async () => {

@@ -20,6 +20,12 @@ import { Trials } from './trials';
 import { QUIET, type Ui } from './ui';
 
 const HTML = 'text/html';
+/** What only shows something. */
+const LOOKS = new Set(
+  'artifact every jump log open-log page pin save sort stacks trial unpin'.split(' ')
+);
+const UNTRUSTED =
+  'The notebook is not trusted: choose “Trust Notebook” in the command palette first';
 const LOOK = 1000; // ms between two looks at whether the cell is still written
 
 export class CardRenderer extends Panel implements IRenderMime.IRenderer {
@@ -143,6 +149,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     if (!this._bundle || (this._gone && this._drawWidget())) {
       return;
     }
+    this._widget?.dispose();
+    this._widget = null;
     if (!this._bundle.whole && !this._served && this._drawHtml()) {
       return;
     }
@@ -177,6 +185,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
       this._widget = this._rendermime.createRenderer(WIDGET_TYPE);
       this.addWidget(this._widget);
       void this._widget.renderModel(this._model);
+      this._html?.dispose();
+      this._html = null;
       this._body.hide();
     }
     return true;
@@ -249,7 +259,8 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const { job } = this._bundle!;
     this._trials ??= new Trials({
       ask: at => api.trials(job, at),
-      show: (trials, wrong) => this._change({ trials, problem: wrong ? `No trials: ${wrong}` : '' })
+      show: (trials, wrong) =>
+        this._change({ trials, noTrials: wrong ? `No trials: ${wrong}` : '' })
     });
     if (this._trials.act(action, data)) {
       this._trials.follow(!this._card.final);
@@ -259,7 +270,7 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
   private _leaveTrials(): void {
     this._trials?.stop();
     this._trials = null;
-    this._change({ trials: null });
+    this._change({ trials: null, noTrials: '' });
   }
 
   private _change(change: Partial<Ui>): void {
@@ -271,6 +282,9 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
 
   private _act(action: string, element: HTMLElement): void {
     const card = this._card;
+    if (!this._mayDo(action)) {
+      return this._change({ problem: UNTRUSTED });
+    }
     const does: Record<string, () => unknown> = {
       log: () => this._toggleLog(),
       stacks: () => this._askStacks(),
@@ -301,6 +315,15 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     } else {
       this._lookAt(action, element.dataset);
     }
+  }
+
+  /** Whether a button does what it says: a notebook's own may say one thing and do another. */
+  private _mayDo(action: string): boolean {
+    if (this._model?.trusted) {
+      return action !== 'again' || this._bundle!.remembered !== '';
+    }
+    const isServers = this._card === this._served;
+    return action !== 'again' && (isServers || LOOKS.has(action));
   }
 
   private _askForPath(): void {

@@ -23,3 +23,11 @@ it('shows what a time came to, also where that is what it was when it was told l
   patch(node, stage('16 s', '16'), stage('16 s'));
   expect([text.textContent, bar.style.flexGrow]).toEqual(['16 s', '16000']);
 });
+
+it('lets no name of a tree take the place of what the page has', () => {
+  const named = (tag: string): Tree => [tag, { name: 'body' }, []];
+  const tree: Tree = ['div', {}, ['form', 'button', 'g', 'input', 'textarea'].map(named)];
+  const node = build(tree) as HTMLElement;
+  const names = [...node.querySelectorAll('[name]')].map(each => each.localName);
+  expect(names).toEqual(['input', 'textarea']);
+});

@@ -12,9 +12,13 @@ export interface Ui {
   note: string;
   /** Why the last action failed. */
   problem: string;
+  /** Why trials cannot be shown: looked at again and again, unlike what an action has said. */
+  noTrials: string;
   /** Whose result the cell was given, and when that was; empty for the cell's own job. */
   remembered: string;
   cancelling: boolean;
+  /** Whether the kernel is waited for, to run the cell again. */
+  runningAgain: boolean;
   logOpen: boolean;
   /** Whether stacks are shown, and whether the tasks are being asked for them. */
   stacks: { open: boolean; busy: boolean };
@@ -33,8 +37,10 @@ export const QUIET: Ui = {
   page: '',
   note: '',
   problem: '',
+  noTrials: '',
   remembered: '',
   cancelling: false,
+  runningAgain: false,
   logOpen: false,
   stacks: { open: false, busy: false },
   save: null,
@@ -63,6 +69,7 @@ export function changes(card: Card, ui: Ui): Changes {
   const { save, tried } = ui;
   const hidden = Object.fromEntries(ACTIONS.map(action => [action, { hidden: '' }]));
   const going = { text: 'Cancelling…', disabled: '', 'aria-label': `Cancelling job ${card.title}` };
+  const waits = { text: 'Waiting for the kernel…', disabled: '' };
   const live = {
     log: { 'aria-expanded': String(ui.logOpen) },
     stacks: {
@@ -82,13 +89,13 @@ export function changes(card: Card, ui: Ui): Changes {
     answer: said(tried?.answer),
     ...(ui.served ? {} : Object.fromEntries(OF_LISTS.map(one => [one, { disabled: '' }]))),
     ...(ui.served && ui.trials ? { trials: { inside: ui.trials } } : {}),
-    ...(ui.remembered ? { again: { hidden: null } } : {}),
+    ...(ui.remembered ? { again: { hidden: null, ...(ui.runningAgain ? waits : {}) } } : {}),
     remembered: said(ui.remembered && `Result ${ui.remembered}`),
     ...(save ? { form: { hidden: null } } : {}),
     ...(save?.busy ? { saves: { text: 'Saving…', disabled: '' } } : {}),
     saved: said(save?.done),
     unsaved: said(save?.error),
-    problem: said(ui.problem),
+    problem: said(ui.problem || ui.noTrials),
     jump: said(ui.jump),
     note: said(ui.note)
   };

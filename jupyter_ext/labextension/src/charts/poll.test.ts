@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 
-import { Poll, QUICKEST } from './poll';
+import { Poll, QUICKEST, SELDOM } from './poll';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
@@ -36,4 +36,13 @@ it('asks one question at a time, and seldom where answers take long', async () =
   poll.dispose();
   await vi.advanceTimersByTimeAsync(100_000);
   expect(ask).toHaveBeenCalledTimes(3);
+});
+
+it('asks again in a minute, however long an answer took', async () => {
+  const ask = vi.fn(() => new Promise<boolean>(go => setTimeout(() => go(true), 600_000)));
+  const poll = new Poll(ask, () => true);
+  void poll.now();
+  await vi.advanceTimersByTimeAsync(600_000 + SELDOM);
+  expect(ask).toHaveBeenCalledTimes(2);
+  poll.dispose();
 });

@@ -6,6 +6,8 @@ import type { IDisposable } from '@lumino/disposable';
 export const QUICKEST = 2000;
 /** Of the time at most one part in so many is spent with questions. */
 const SHARE = 20;
+/** Milliseconds between two questions, at most: one that took long may have been a server's end. */
+export const SELDOM = 60_000;
 
 export class Poll implements IDisposable {
   /**
@@ -37,7 +39,8 @@ export class Poll implements IDisposable {
     } while (this._again && !this._disposed);
     this._busy = false;
     if (more && !this._disposed) {
-      const pause = Math.max(QUICKEST, SHARE * (performance.now() - began));
+      const took = performance.now() - began;
+      const pause = Math.min(SELDOM, Math.max(QUICKEST, SHARE * took));
       this._timer = setTimeout(() => this._tick(), pause);
     }
   }

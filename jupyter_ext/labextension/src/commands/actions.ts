@@ -273,10 +273,9 @@ export class Actions {
     return null;
   }
 
-  /** Seconds since a job was submitted, by the server's clock where that is known. */
+  /** Seconds since a job was submitted. */
   private _age(job: JobSummary): number {
-    const now = this._submarine.feed.overview?.now ?? Date.now() / 1000;
-    return job.created === null ? 0 : now - job.created;
+    return job.created === null ? 0 : this._submarine.feed.now - job.created;
   }
 
   private _tellAsked(job: JobSummary, asked: boolean): void {

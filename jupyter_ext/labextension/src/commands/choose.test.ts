@@ -1,8 +1,9 @@
 import { describe, expect, it, vi } from 'vitest';
 
+import type { Api } from '../api';
 import type { Feed } from '../feed';
 import type { Card, JobSummary, Overview } from '../types';
-import { known, summary } from './choose';
+import { jobs, known, summary } from './choose';
 
 vi.mock('@jupyterlab/apputils', () => ({})); // its dialogs need a whole page
 
@@ -24,5 +25,16 @@ describe('known', () => {
     }
     expect(known(feed([row], [{ ...card, job_id: 'a' }]), 'a')).toBe(row);
     expect(known(feed([row], [card]), 'c')).toBeUndefined();
+    const late = feed([row], [{ ...card, job_id: 'a' }]);
+    late.overview!.now = 500; // nobody has looked at it since
+    expect(known(late, 'a')).toEqual({ ...row, state: 'running' });
   });
+});
+
+it('asks for the jobs where those of the page may be old', async () => {
+  const [old, now] = [[summary('a')], [summary('a'), summary('b')]];
+  const api = { overview: async () => ({ jobs: now }) } as unknown as Api;
+  const overview = { jobs: old } as Overview;
+  expect(await jobs({ overview, fresh: null } as Partial<Feed> as Feed, api)).toBe(now);
+  expect(await jobs({ overview, fresh: overview } as Partial<Feed> as Feed, api)).toBe(old);
 });

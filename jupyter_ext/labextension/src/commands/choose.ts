@@ -9,16 +9,21 @@ import { glyph, visible } from '../words';
 
 /** What is known of a job by its id, without asking. */
 export function known(feed: Feed, id: string): JobSummary | undefined {
+  const { overview } = feed;
   const card = feed.cards.get(id);
+  const row = overview?.jobs.find(job => job.id === id);
+  if (row) {
+    // Nobody may have looked at the overview for hours.
+    return card && card.now > overview!.now ? { ...row, state: card.state } : row;
+  }
   return (
-    feed.overview?.jobs.find(job => job.id === id) ??
-    (card && {
+    card && {
       ...summary(id),
       cluster: card.cluster,
       name: card.title,
       state: card.state,
       created: card.now - card.elapsed
-    })
+    }
   );
 }
 
@@ -69,5 +74,5 @@ export function label(job: JobSummary): string {
 
 /** The jobs, newest first, as they are now. */
 export async function jobs(feed: Feed, api: Api): Promise<JobSummary[]> {
-  return (feed.overview ?? (await api.overview())).jobs;
+  return (feed.fresh ?? (await api.overview())).jobs;
 }

@@ -13,7 +13,7 @@ vi.mock('@jupyterlab/apputils', () => {
   };
 });
 
-import { askForEnd, mayCancel } from './dialogs';
+import { askForEnd, details, mayCancel } from './dialogs';
 
 beforeEach(() => void (shown.asked = []));
 
@@ -36,4 +36,14 @@ describe('a job is asked about', () => {
     }
     expect(ends).toEqual(['keep', 'cancel', 'kill']);
   });
+});
+
+it('shows all of a message that its notification cuts, beside the notification', () => {
+  expect(details('x'.repeat(140))).toEqual([]);
+  const words = `${'no HDFS '.repeat(30)}. Run kinit.`;
+  const [button] = details(words);
+  const click = { preventDefault: vi.fn() };
+  button.callback(click as unknown as MouseEvent);
+  expect(click.preventDefault).toHaveBeenCalled();
+  expect([button.label, shown.asked]).toEqual(['Details', [{ title: 'Details', body: words }]]);
 });

@@ -1,16 +1,28 @@
 /** What is asked before a job ends. */
 
-import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { Dialog, type Notification, showDialog } from '@jupyterlab/apputils';
 
 import { clock } from '../words';
 
 /** Seconds after which a job has something to lose. */
 export const OLD = 300;
 
+/** Characters of a notification that JupyterLab shows. */
+const SHOWN = 140;
+
 const KEEP = 'Keep running';
 const STOP = 'Stop gently';
 const KILL = 'Kill now';
 const GENTLY = 'Stopped gently, it may still save what it has.';
+
+/** The button that shows all of a message, where its notification cuts the end off. */
+export function details(words: string): Notification.IAction[] {
+  const show = (event: MouseEvent) => {
+    event.preventDefault(); // the notification, with its other buttons, stays
+    void showDialog({ title: 'Details', body: words, buttons: [Dialog.okButton()] });
+  };
+  return words.length > SHOWN ? [{ label: 'Details', callback: show }] : [];
+}
 
 /** Ask whether a job shall be cancelled, where it is old; `age` in seconds. */
 export async function mayCancel(name: string, age: number): Promise<boolean> {

@@ -1,11 +1,14 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
-import { insertAttach, LOAD } from './notebooks';
+import { insertAttach, LOAD, runCell } from './notebooks';
+
+const runCells = vi.hoisted(() => vi.fn(async () => true));
 
 // The real one needs a whole page: here a cell is an object with a source.
 vi.mock('@jupyterlab/notebook', () => ({
   NotebookActions: {
+    runCells,
     insertBelow: (content: Content) => {
       content.widgets.splice(content.activeCellIndex + 1, 0, cell(''));
       content.activeCellIndex += 1;
@@ -49,6 +52,18 @@ const never = new Promise(() => undefined);
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
+
+describe('runCell', () => {
+  it('runs the cell that it is given, if that is still there', async () => {
+    const { panel, content } = notebook('idle', never);
+    const last = panel.content.widgets[1];
+    await runCell(panel, last);
+    expect(runCells.mock.calls).toEqual([[content, [last], panel.sessionContext]]);
+    content.widgets.pop();
+    await expect(runCell(panel, last)).rejects.toThrow('no longer in its notebook');
+    expect(runCells).toHaveBeenCalledOnce();
+  });
+});
 
 describe('insertAttach', () => {
   it('does not ask a kernel that is busy', async () => {

@@ -1,6 +1,6 @@
 /** Notebooks as commands need them: their kernels, their cells, the jobs in their outputs. */
 
-import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import { PageConfig } from '@jupyterlab/coreutils';
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel } from '@jupyterlab/services';
@@ -89,6 +89,17 @@ export async function insertAttach(panel: NotebookPanel, job: string): Promise<v
   }
   NotebookActions.insertBelow(content);
   content.activeCell!.model.sharedModel.setSource(lines.join('\n'));
+}
+
+/** Run this very cell, whichever is the active one by now. */
+export async function runCell(
+  { content, sessionContext }: NotebookPanel,
+  cell: Cell
+): Promise<void> {
+  if (content.isDisposed || !content.widgets.includes(cell)) {
+    throw new Error('The cell is no longer in its notebook.');
+  }
+  await NotebookActions.runCells(content, [cell], sessionContext);
 }
 
 /** Below the server's root, where that may hold a notebook's absolute path; best guess first. */

@@ -32,6 +32,7 @@ import type { JobSummary } from '../types';
 import { isFinal, problem } from '../words';
 import { Actions, Refusal } from './actions';
 import { ask, askSeveral, inFocus, jobs, known, summary } from './choose';
+import { details } from './dialogs';
 import * as ids from './ids';
 import { jobOf } from './notebooks';
 import { Tabs } from './tabs';
@@ -337,6 +338,6 @@ export async function told(action: () => unknown): Promise<void> {
     await action();
   } catch (error) {
     const words = problem(error);
-    Notification.error(words, { autoClose: 15_000 });
+    Notification.error(words, { autoClose: 15_000, actions: details(words) });
   }
 }

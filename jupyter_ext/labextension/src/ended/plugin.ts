@@ -8,6 +8,7 @@ import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import type { Api } from '../api';
+import { details } from '../commands/dialogs';
 import { GO_TO_CELL, NOTIFY, OPEN_NOTEBOOK, SHOW_LOG } from '../commands/ids';
 import { told } from '../commands/plugin';
 import { jobsIcon } from '../icons';
@@ -96,7 +97,11 @@ function toast(app: JupyterFrontEnd, { id, state, text }: Ending, ofCell: boolea
   });
   Notification.emit(text, KINDS[state] ?? 'info', {
     autoClose: SHOWN,
-    actions: [action('Open log', SHOW_LOG), ...(ofCell ? [action('Go to cell', GO_TO_CELL)] : [])]
+    actions: [
+      action('Open log', SHOW_LOG),
+      ...(ofCell ? [action('Go to cell', GO_TO_CELL)] : []),
+      ...details(text)
+    ]
   });
 }
 
@@ -114,7 +119,8 @@ function warn(app: JupyterFrontEnd, api: Api, { id, text, opens }: Notice): () =
     autoClose: false,
     actions: [
       { label: 'Keep', caption: 'Keep it: the time without use begins anew', callback: keep },
-      ...(opens ? [{ label: 'Open notebook', callback: open }] : [])
+      ...(opens ? [{ label: 'Open notebook', callback: open }] : []),
+      ...details(text)
     ]
   });
   return () => Notification.dismiss(shown);

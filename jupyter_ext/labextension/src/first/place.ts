@@ -2,7 +2,7 @@
 
 import { PathExt } from '@jupyterlab/coreutils';
 import type { INotebookContent } from '@jupyterlab/nbformat';
-import type { Contents } from '@jupyterlab/services';
+import type { Contents, ServerConnection } from '@jupyterlab/services';
 
 export const FILE = 'first-job.ipynb';
 
@@ -16,7 +16,13 @@ export async function placed(
   fetch: () => Promise<INotebookContent>
 ): Promise<string> {
   const path = PathExt.join(folder, FILE);
-  const there = await contents.get(path, { content: false }).catch(() => null);
+  const there = await contents.get(path, { content: false }).catch((error: unknown) => {
+    // Any other failure may pass, and what is there would be overwritten.
+    if ((error as Partial<ServerConnection.ResponseError>).response?.status !== 404) {
+      throw error;
+    }
+    return null;
+  });
   if (!there) {
     const content = await fetch();
     await contents.save(path, { type: 'notebook', format: 'json', content });

@@ -1,7 +1,7 @@
 /** The flow of the current notebook, in the panel: asked for when its reader opens it. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { IDisposable } from '@lumino/disposable';
 
 import type { Api } from '../api';
@@ -32,8 +32,8 @@ export class FlowSection implements IDisposable {
     head.append(this._of, open);
     this.node.append(element('summary', '', {}, 'Flow'), head, this._view.node);
     this.node.addEventListener('toggle', () => this._update());
-    _tracker.currentChanged.connect(this._update, this);
-    this._update();
+    _tracker.currentChanged.connect(this._follow, this);
+    this._follow();
   }
 
   readonly node = element('details', 'submarine-FlowSection') as HTMLDetailsElement;
@@ -43,13 +43,21 @@ export class FlowSection implements IDisposable {
   }
 
   dispose(): void {
-    this._tracker.currentChanged.disconnect(this._update, this);
+    this._tracker.currentChanged.disconnect(this._follow, this);
+    this._context?.pathChanged.disconnect(this._update, this);
     this._view.dispose();
   }
 
   private get _path(): string {
     const path = this._tracker.currentWidget?.context.path ?? '';
     return this._app.serviceManager.contents.localPath(path);
+  }
+
+  private _follow(): void {
+    this._context?.pathChanged.disconnect(this._update, this);
+    this._context = this._tracker.currentWidget?.context ?? null;
+    this._context?.pathChanged.connect(this._update, this);
+    this._update();
   }
 
   private _update(): void {
@@ -61,6 +69,7 @@ export class FlowSection implements IDisposable {
     }
   }
 
+  private _context: NotebookPanel['context'] | null = null;
   private readonly _view: FlowView;
   private readonly _open: HTMLElement;
   private readonly _of = element('span', 'submarine-Quiet');

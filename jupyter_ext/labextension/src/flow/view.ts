@@ -65,6 +65,7 @@ export class FlowView extends Widget {
     if (path !== this._path) {
       this._path = path;
       this._card = this._tree = null;
+      this._busy = this._refused = '';
       this._body.replaceChildren();
       this._say('');
       void this.ask();
@@ -146,30 +147,47 @@ export class FlowView extends Widget {
   }
 
   private async _do(action: string): Promise<void> {
-    const card = this._card!;
+    const [card, path] = [this._card!, this._path];
     if (this._busy || (action === 'flow-cancel' && !(await mayCancelRun(card.name)))) {
       return;
     }
-    const path = this._path;
     // A new run for `run`; all else is about the run that is shown.
     const run = action === 'flow-run' || action === 'flow-build' ? '' : card.run;
     this._busy = action;
+    this._refuse('');
     this._draw(card.tree);
+    let next: FlowCard | null = null;
+    let refused = '';
     try {
-      const next = await this._api.flowDo(DOES[action], path, run);
-      this._busy = '';
-      this._say('');
-      this._take(next, path);
+      next = await this._api.flowDo(DOES[action], path, run);
     } catch (error) {
-      this._busy = '';
-      this._draw(card.tree);
-      this._say(problem(error));
-      return; // asking again would take the words away
+      refused = problem(error);
+    }
+    if (this.isDisposed || path !== this._path) {
+      return; // another flow is shown by now
+    }
+    this._busy = '';
+    this._refuse(refused);
+    if (next) {
+      this._take(next, path);
+    } else {
+      this._draw((this._card ?? card).tree);
     }
     void this.ask();
   }
 
   private _say(words: string): void {
+    this._said = words;
+    this._tell();
+  }
+
+  private _refuse(words: string): void {
+    this._refused = words;
+    this._tell();
+  }
+
+  private _tell(): void {
+    const words = this._refused || this._said;
     setText(this._trouble, words);
     this._trouble.hidden = !words;
   }
@@ -184,5 +202,9 @@ export class FlowView extends Widget {
   private _tree: Tree | null = null;
   private _drawn = Date.now();
   private _busy = '';
+  /** Why the last action failed: it stays until the next one. */
+  private _refused = '';
+  /** Why nothing could be asked for the last time. */
+  private _said = '';
   private readonly _timer: ReturnType<typeof setInterval>;
 }

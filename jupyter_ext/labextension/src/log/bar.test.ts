@@ -19,4 +19,15 @@ describe('SearchBar', () => {
     buttons[1].click();
     expect(step.mock.calls).toEqual([[-1], [1]]);
   });
+
+  it('does not look again for what Enter has looked for', () => {
+    vi.useFakeTimers();
+    const [find, step] = [vi.fn(), vi.fn()];
+    const bar = new SearchBar(find, step, vi.fn());
+    bar.input.dispatchEvent(new Event('input'));
+    bar.input.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }));
+    vi.runAllTimers();
+    vi.useRealTimers();
+    expect([find.mock.calls.length, step.mock.calls]).toEqual([0, [[1]]]);
+  });
 });

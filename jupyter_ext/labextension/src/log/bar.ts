@@ -47,6 +47,10 @@ export class SearchBar {
     step: (by: 1 | -1) => unknown,
     close: () => unknown
   ) {
+    const go = (by: 1 | -1) => {
+      clearTimeout(this._timer); // it looks for the newest text itself
+      return step(by);
+    };
     this.node.className = 'smc-search';
     this.node.setAttribute('role', 'search');
     this.node.hidden = true;
@@ -58,8 +62,8 @@ export class SearchBar {
     this._told.setAttribute('role', 'status');
     this.node.append(
       this.input,
-      signButton('↑', 'Previous', 'Shift+Enter', () => step(-1)),
-      signButton('↓', 'Next', 'Enter', () => step(1)),
+      signButton('↑', 'Previous', 'Shift+Enter', () => go(-1)),
+      signButton('↓', 'Next', 'Enter', () => go(1)),
       this._told,
       signButton('✕', 'Close', 'Esc', close)
     );
@@ -70,7 +74,7 @@ export class SearchBar {
     this.input.addEventListener('keydown', event => {
       if (event.key === 'Enter' && !event.isComposing) {
         event.preventDefault();
-        void step(event.shiftKey ? -1 : 1);
+        void go(event.shiftKey ? -1 : 1);
       }
     });
   }

@@ -1,10 +1,11 @@
 // @vitest-environment jsdom
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { Widget } from '@lumino/widgets';
-import { beforeEach, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 
+import { ApiError } from '../api';
 import type { Shown } from '../types';
-import { Displays, type Slot } from './displays';
+import { Displays, Slot } from './displays';
 
 vi.hoisted(() => vi.stubGlobal('DragEvent', Event)); // jsdom has none, and Lumino derives from it
 
@@ -41,6 +42,7 @@ async function drawn(slots: Slot[]): Promise<string[]> {
 }
 
 beforeEach(() => document.body.replaceChildren());
+afterEach(() => vi.useRealTimers());
 
 it('puts each thing behind its line, untrusted, and changes it in its place', async () => {
   bundles[0] = { 'text/html': '<b>one</b>' };
@@ -78,4 +80,58 @@ it('puts each thing behind its line, untrusted, and changes it in its place', as
   expect(changed).toHaveBeenCalledTimes(4);
   displays.dispose();
   expect(displays.empty).toBe(true);
+});
+
+/** A slot in the page, whose questions the test answers. */
+function slot(fetch: (offset: number) => Promise<object>, draws = async () => undefined) {
+  const made: Widget[] = [];
+  const createRenderer = () => {
+    made.push(new Widget());
+    return Object.assign(made.at(-1)!, { renderModel: draws });
+  };
+  const found = new Slot(0, fetch as never, { ...rendermime, createRenderer } as never);
+  found.offset = 0;
+  document.body.append(found.node);
+  return { slot: found, made };
+}
+
+it('says what cannot be drawn, and asks for it no more', async () => {
+  vi.useFakeTimers();
+  const fetch = vi.fn(async () => ({ data: { 'text/html': '<b>' }, metadata: {} }));
+  const draws = vi.fn(async () => Promise.reject(new Error('no plot')));
+  const { slot: shown, made } = slot(fetch, draws);
+  shown.draw();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(fetch).toHaveBeenCalledOnce();
+  expect(shown.node.textContent).toBe('This cannot be shown: no plot');
+  expect(made.map(each => each.isDisposed)).toEqual([true]);
+  draws.mockImplementation(async () => undefined as never);
+  shown.offset = 90;
+  shown.draw();
+  await vi.advanceTimersByTimeAsync(1);
+  expect([shown.node.textContent, made[1].isAttached]).toEqual(['', true]);
+});
+
+it('asks no more for what is not there, and ever more seldom where the server is gone', async () => {
+  vi.useFakeTimers();
+  const gone = vi.fn(async () => Promise.reject(new ApiError('no such file', '', '', 404)));
+  const { slot: shown } = slot(gone);
+  shown.draw();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(gone).toHaveBeenCalledOnce();
+  expect(shown.node.textContent).toBe('This cannot be shown: No such file');
+  const silent = vi.fn(async () => Promise.reject(new ApiError('Server unreachable')));
+  slot(silent).slot.draw();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(silent.mock.calls.length).toBeLessThan(10);
+  expect(silent.mock.calls.length).toBeGreaterThan(2);
+});
+
+it('keeps nothing of what came after its place was gone', async () => {
+  const told: { answer?: (bundle: object) => void } = {};
+  const { slot: shown, made } = slot(() => new Promise(resolve => (told.answer = resolve)));
+  shown.draw();
+  shown.dispose();
+  told.answer!({ data: { 'text/html': '<b>' }, metadata: {} });
+  await vi.waitFor(() => expect(made.map(each => each.isDisposed)).toEqual([true]));
 });

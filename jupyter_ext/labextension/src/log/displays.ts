@@ -4,9 +4,12 @@ import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
-import type { Bundle } from '../api';
+import { ApiError, type Bundle } from '../api';
 import type { Shown } from '../types';
-import { visible } from '../words';
+import { problem, visible } from '../words';
+
+const SOON = 500; // ms
+const SELDOM = 15_000;
 
 /** One thing's place in the page; it stays while what is in it changes. */
 export class Slot {
@@ -16,6 +19,7 @@ export class Slot {
     private readonly _rendermime: IRenderMimeRegistry
   ) {
     this.node.className = 'smc-shown';
+    this._why.className = 'smc-quiet';
   }
 
   readonly node = document.createElement('div');
@@ -42,31 +46,63 @@ export class Slot {
   }
 
   dispose(): void {
-    this.leave();
-    this._renderer?.dispose();
-    this._renderer = null;
+    this._disposed = true;
+    this._put(null);
     this.node.remove();
   }
 
   private async _draw(): Promise<void> {
     this._busy = true;
     const wanted = this.offset;
-    try {
-      const renderer = await this._rendered(await this._fetch(wanted));
-      // The old state stays until the new one is ready: a live figure does not flicker.
-      this.leave();
-      this._renderer?.dispose();
-      this._renderer = renderer;
-      this._drawn = wanted;
-    } catch {
-      // It has a newer state already, or the server is gone, which the card says.
-      await new Promise(done => setTimeout(done, 500));
-    } finally {
-      this._busy = false;
+    if (await this._try(wanted)) {
+      [this._drawn, this._pause] = [wanted, SOON];
+    } else {
+      await new Promise(done => setTimeout(done, this._pause));
+      this._pause = Math.min(SELDOM, 2 * this._pause);
     }
+    this._busy = false;
     if (this.node.isConnected) {
       this.draw();
     }
+  }
+
+  /** Show a state, or why it cannot be shown; false where it may be had later. */
+  private async _try(wanted: number): Promise<boolean> {
+    let bundle: Bundle;
+    try {
+      bundle = await this._fetch(wanted);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.passes) {
+        return false; // the server is gone, which the card says
+      }
+      if (!this._renderer) {
+        this._tell(error); // what is shown stays: most often there is a newer state already
+      }
+      return true;
+    }
+    try {
+      // The old state stays until the new one is ready: a live figure does not flicker.
+      this._put(await this._rendered(bundle));
+      this._why.remove();
+    } catch (error) {
+      this._put(null);
+      this._tell(error);
+    }
+    return true;
+  }
+
+  private _put(renderer: IRenderMime.IRenderer | null): void {
+    this.leave();
+    this._renderer?.dispose();
+    this._renderer = this._disposed ? null : renderer;
+    if (this._disposed) {
+      renderer?.dispose();
+    }
+  }
+
+  private _tell(error: unknown): void {
+    this._why.textContent = `This cannot be shown: ${visible(problem(error))}`;
+    this.node.append(this._why);
   }
 
   /** Draw it as the untrusted output that it is: HTML is sanitized, scripts never run. */
@@ -78,12 +114,20 @@ export class Slot {
       kind ? { data, metadata, trusted: false } : { data: text, trusted: false }
     );
     const renderer = this._rendermime.createRenderer(kind ?? 'text/plain');
-    await renderer.renderModel(model);
+    try {
+      await renderer.renderModel(model);
+    } catch (error) {
+      renderer.dispose();
+      throw error;
+    }
     return renderer;
   }
 
   private _renderer: IRenderMime.IRenderer | null = null;
+  private readonly _why = document.createElement('div');
   private _drawn = -1;
+  private _pause = SOON;
+  private _disposed = false;
   private _busy = false;
 }
 

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 
 import { Finder } from './find';
 import { split } from './rows';
@@ -23,6 +23,34 @@ describe('Finder', () => {
     expect(found.words).toBe('3 of 3');
     expect(await found.step(1)).toBe(3);
     expect(await found.step(-1)).toBe(700);
+  });
+
+  it('says nothing of a search that another has taken the place of', async () => {
+    const found = new Finder(
+      (text, _, signal) =>
+        new Promise((resolve, reject) => {
+          signal.addEventListener('abort', () => reject(new Error('aborted')));
+          if (text === 'loss') {
+            resolve({ lines: [3, 50], next: null });
+          }
+        })
+    );
+    const first = found.find('los', 0);
+    const second = found.find('loss', 10);
+    expect(await first).toBeUndefined();
+    expect(await second).toBe(50);
+    expect(found.words).toBe('2 of 2');
+  });
+
+  it('asks once for what two steps need', async () => {
+    const search = vi.fn(async (_: string, start: number) => ({
+      lines: start ? [50, 700] : [3],
+      next: start ? null : 10
+    }));
+    const found = new Finder(search);
+    await found.find('x', 0);
+    expect(await Promise.all([found.step(1), found.step(1)])).toEqual([50, 700]);
+    expect([search.mock.calls.length, found.words]).toEqual([2, '3 of 3']);
   });
 
   it('says where there is nothing', async () => {

@@ -8,6 +8,7 @@ import type { Card } from '../types';
 import { followLogs } from './follow';
 import { LogView } from './view';
 
+vi.mock('@jupyterlab/apputils', () => ({})); // its dialogs need a whole page
 vi.hoisted(() => vi.stubGlobal('DragEvent', Event)); // jsdom has none, and Lumino derives from it
 
 /** Stands in for the page's stream. */

@@ -60,6 +60,15 @@ describe('Lanes', () => {
     expect(chosen.at(-1)).toBe('worker-2/stdout');
   });
 
+  it('leaves the list to who goes through it while the logs grow', () => {
+    lanes.set(logs(4));
+    list()!.value = 'worker-3'; // with the list open, and not chosen yet
+    lanes.set(logs(4, 4));
+    expect(list()!.value).toBe('worker-3');
+    lanes.set(logs(1));
+    expect([lanes.current!.task, list()]).toEqual(['worker-0', null]);
+  });
+
   it('shows names as text', () => {
     const odd = { task: '<img src=x>', stream: 'stdout', size: 1 } as const;
     lanes.set([...logs(1), odd]);

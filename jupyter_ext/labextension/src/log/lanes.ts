@@ -53,10 +53,15 @@ export class Lanes {
       const tabs = mine.map((_, at) => this._tab(at));
       this.node.replaceChildren(...(several ? [this._list] : []), ...tabs);
     }
-    if (tasks.join() !== [...this._list.options].map(each => each.value).join()) {
+    const renewed = tasks.join() !== [...this._list.options].map(each => each.value).join();
+    if (renewed) {
       this._list.replaceChildren(...tasks.map(task => new Option(task, task)));
     }
-    this._list.value = this.current?.task ?? '';
+    const task = this.current?.task ?? '';
+    if (this._list.value !== task && (task !== this._shown || renewed)) {
+      this._list.value = task; // but not under the eyes of who goes through it
+    }
+    this._shown = task;
     const tabs = this.node.querySelectorAll('button');
     mine.forEach((log, at) => {
       tabs[at].setAttribute('aria-pressed', String(key(log) === key(this.current)));
@@ -75,6 +80,7 @@ export class Lanes {
   private readonly _list = document.createElement('select');
   private _logs: LogView[] = [];
   private _picked = false;
+  private _shown = '';
 }
 
 function key(log: LogView | null): string {

@@ -17,9 +17,9 @@ export type FetchLines = (count: number, start?: number, signal?: AbortSignal) =
 export class Pages {
   constructor(private readonly _fetch: FetchLines) {}
 
-  /** Lines and bytes that the log had when the server was asked last. */
+  /** Lines and bytes that the log had when the server was asked last; -1 before. */
   total = 0;
-  size = 0;
+  size = -1;
 
   /** A line, or null where it is not here yet. */
   line(number: number): Line | null {

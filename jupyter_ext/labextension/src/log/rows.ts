@@ -87,7 +87,7 @@ export class Rows {
     const time = line ? around.time(line) : { text: '', whole: '' };
     const slots = [...above, ...below];
     const look = [
-      text === null ? '' : `${text.length}:${text.slice(-64)}`,
+      text,
       this.marked,
       at === this.current,
       this.wrap,
@@ -96,8 +96,8 @@ export class Rows {
       slots.map(slot => slot.number)
     ].join('|');
     const row = this._rows.get(at) ?? this._make(at);
-    if (row.dataset.look !== look) {
-      row.dataset.look = look;
+    if (this._looks.get(row) !== look) {
+      this._looks.set(row, look);
       row.classList.toggle('smc-current', at === this.current);
       this._setTall(row, this.wrap || slots.length > 0);
       const gone = this._slots.get(at)?.filter(slot => !slots.includes(slot)) ?? [];
@@ -160,6 +160,8 @@ export class Rows {
   }
 
   private readonly _rows = new Map<number, HTMLElement>();
+  /** What each row was made of. */
+  private readonly _looks = new WeakMap<HTMLElement, string>();
   private readonly _slots = new Map<number, Slot[]>();
   private readonly _sizes =
     typeof ResizeObserver === 'undefined' ? null : new ResizeObserver(() => this.measure());

@@ -1,9 +1,10 @@
 /** The log view: what a job writes and shows, with lanes to choose, search, wrap, times, copy. */
 
+import { Clipboard } from '@jupyterlab/apputils';
 import type { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { PanelLayout, Widget } from '@lumino/widgets';
 
-import type { Api, LogName } from '../api';
+import { type Api, ApiError, type LogName } from '../api';
 import { count, problem, size } from '../words';
 import type { LogView as Log, OutputView } from '../types';
 import { plain } from './ansi';
@@ -17,6 +18,7 @@ import { draw } from './rows';
 import { type Times, timeText, wholeTime } from './times';
 
 const COPIED = 2000; // lines at most
+const AGAIN = 5000; // ms after which a log is asked for again, where that failed
 const MOST_COPIED = 1 << 20; // bytes of a log that is copied whole
 
 const TIMES: [Times, string][] = [
@@ -73,22 +75,45 @@ export class LogView extends Widget {
     layout.addWidget(above);
     layout.addWidget(below);
     this.node.addEventListener('keydown', event => this._key(event));
+    document.addEventListener('visibilitychange', this._look);
+  }
+
+  override dispose(): void {
+    document.removeEventListener('visibilitychange', this._look);
+    clearTimeout(this._retry);
+    super.dispose();
+  }
+
+  protected override onAfterAttach(): void {
+    this._look();
+  }
+
+  protected override onAfterShow(): void {
+    this._look();
   }
 
   /** Take the job's logs as they are now, and what it shows between them. */
   setLogs(logs: Log[], outputs: OutputView[] = []): void {
     this._outputs = outputs;
     this._lanes.set(withBoth(logs, outputs));
+    if (!this._lanes.current) {
+      this._tell('Nothing written yet');
+    }
+    this._look();
+  }
+
+  /** Fetch what is new, while somebody sees it. */
+  private readonly _look = () => {
     const log = this._lanes.current;
+    if (!this.isVisible || document.visibilityState !== 'visible') {
+      return;
+    }
     if (log && this._pane && log.size !== this._pane.pages.size) {
       void this._refresh();
     } else {
       void this._refreshDisplays();
     }
-    if (!log) {
-      this._tell('Nothing written yet');
-    }
-  }
+  };
 
   /** Say why what is shown may be old, or why nothing is; the empty text where all is well. */
   setTrouble(words: string): void {
@@ -130,14 +155,20 @@ export class LogView extends Widget {
     layout.insertWidget(1, pane);
     this._download.href = this._api.fileUrl(name);
     this._download.download = `${log.task}${log.stream === 'all' ? '' : `-${log.stream}`}.txt`;
-    void this._refresh();
+    this._look();
   }
 
   private async _refresh(): Promise<void> {
+    clearTimeout(this._retry);
     try {
       await this._pane?.refresh();
     } catch (error) {
-      this._tell(problem(error)); // the next change of the log's size asks again
+      this._tell(problem(error));
+      // The log of a job that is over does not change any more, and so nothing else asks again.
+      if (!(error instanceof ApiError) || error.passes) {
+        clearTimeout(this._retry);
+        this._retry = this.isDisposed ? undefined : setTimeout(this._look, AGAIN);
+      }
     }
     // After the lines, so that each thing has its line.
     await this._refreshDisplays();
@@ -195,13 +226,16 @@ export class LogView extends Widget {
     }
   }
 
-  private async _go(search: () => Promise<number | null>): Promise<void> {
+  private async _go(search: () => Promise<number | null | undefined>): Promise<void> {
     if (!this._pane || !this._finder) {
       return;
     }
     const pane = this._pane;
     try {
       const line = await search();
+      if (line === undefined) {
+        return; // another search has begun
+      }
       pane.rows.marked = this._finder.text;
       if (line === null) {
         pane.rows.current = -1;
@@ -230,13 +264,13 @@ export class LogView extends Widget {
     const name: LogName = { job: this._job, task: log.task, stream: log.stream };
     try {
       if (selected && this._pane.node.contains(document.getSelection()!.anchorNode)) {
-        await navigator.clipboard.writeText(selected);
+        await copied(selected);
         this._tell('Selection copied');
         return;
       }
       const whole = this._pane.pages.size <= MOST_COPIED && this._pane.pages.total <= COPIED;
       const told = await this._api.lines(name, COPIED);
-      await navigator.clipboard.writeText(told.lines.map(plain).join('\n'));
+      await copied(told.lines.map(plain).join('\n'));
       const much = count(told.lines.length, 'line');
       this._tell(whole ? `${much} copied` : `Last ${much} copied. Download has all.`);
     } catch (error) {
@@ -289,6 +323,17 @@ export class LogView extends Widget {
   private _trouble = '';
   private _pane: Pane | null = null;
   private _finder: Finder | null = null;
+  private _retry: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** Copy a text; a page of plain HTTP has no clipboard but that of the old days. */
+async function copied(text: string): Promise<void> {
+  const { clipboard } = navigator as Partial<Navigator>;
+  if (clipboard) {
+    await clipboard.writeText(text);
+  } else {
+    Clipboard.copyToSystem(text);
+  }
 }
 
 /** The logs, and before those of each task both together. */

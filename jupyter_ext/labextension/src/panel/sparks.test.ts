@@ -96,6 +96,25 @@ it('goes on after a question that failed', async () => {
   expect(ask).toHaveBeenCalledTimes(2);
 });
 
+it('asks again for a job that is over where that question failed, but not at once', async () => {
+  const ask = vi.fn<Ask>(() => Promise.reject(new Error('no')));
+  const sparks = new Sparks(ask, document.body);
+  const { nodes, jobs, see } = listed(1, true);
+  sparks.update(jobs, nodes);
+  see(true, 'j0');
+  await vi.advanceTimersByTimeAsync(1);
+  sparks.refresh();
+  expect(ask).toHaveBeenCalledOnce();
+  ask.mockImplementation(async () => ({ j0: spark }));
+  for (let round = 0; round < 2; round++) {
+    vi.setSystemTime(Date.now() + OLD);
+    sparks.refresh();
+    await vi.advanceTimersByTimeAsync(1);
+    expect(ask).toHaveBeenCalledTimes(2); // its curve is not asked for again
+  }
+  expect(nodes.get('j0')!.querySelector('polyline')).not.toBe(null);
+});
+
 it('draws a curve as far as it reaches, and takes it away', () => {
   expect(corners(spark)).toBe('0.0,13.0 56.0,1.0');
   expect(corners({ ...spark, least: null, most: null, points: [[3, 5], [3, 5]] })).toBe('0.0,7.0 0.0,7.0'); // prettier-ignore

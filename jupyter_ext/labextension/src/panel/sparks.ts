@@ -17,6 +17,8 @@ interface Known {
   at: number;
   /** Whether the job was over by then: nothing comes any more. */
   final: boolean;
+  /** Whether there was no answer. */
+  failed?: boolean;
 }
 
 export interface Job {
@@ -85,7 +87,10 @@ export class Sparks implements IDisposable {
     for (const id of wanted) {
       this._known.set(id, { at: now, final: this._jobs.get(id)?.final ?? false });
     }
-    const found = await this._ask(wanted).catch(() => ({}) as Record<string, Spark | null>);
+    const found = await this._ask(wanted).catch(() => {
+      wanted.forEach(id => this._known.set(id, { at: now, final: false, failed: true }));
+      return {} as Record<string, Spark | null>;
+    });
     this._busy = false;
     if (this._disposed) {
       return;
@@ -101,7 +106,10 @@ export class Sparks implements IDisposable {
 
   private _isOld(id: string, now: number): boolean {
     const [known, job] = [this._known.get(id), this._jobs.get(id)];
-    return !!job && (!known || (!known.final && (job.final || now - known.at >= OLD)));
+    if (!job || known?.final) {
+      return false;
+    }
+    return !known || now - known.at >= OLD || (job.final && !known.failed);
   }
 
   private _onSeen(entries: Pick<IntersectionObserverEntry, 'target' | 'isIntersecting'>[]): void {

@@ -15,8 +15,7 @@ export async function follow(
   for (;;) {
     const stand = await ask().catch((error: unknown) => {
       // A server that is begun again, or a cluster that is silent for a while, ends nothing.
-      const passes = error instanceof ApiError && (error.status === 0 || error.status >= 500);
-      if (!passes) {
+      if (!(error instanceof ApiError && error.passes)) {
         throw error;
       }
       return null;

@@ -7,6 +7,7 @@ import { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
 import { ILauncher } from '@jupyterlab/launcher';
 
 import type { Api } from '../api';
+import { details } from '../commands/dialogs';
 import { CANCEL, NEW_NOTEBOOK, OPEN_NOTEBOOK, SHOW_LOG } from '../commands/ids';
 import { told } from '../commands/plugin';
 import { clusterIcon } from '../icons';
@@ -38,9 +39,9 @@ export const startPlugin: JupyterFrontEndPlugin<void> = {
       execute: args =>
         told(async () => {
           const cwd = typeof args.cwd === 'string' ? args.cwd : (browser?.model.path ?? '');
-          const job = await ask(submarine, contents.localPath(cwd));
-          if (job) {
-            void tell(app, submarine.api, job);
+          const started = await ask(submarine, contents.localPath(cwd));
+          if (started) {
+            void tell(app, submarine.api, started);
           }
         })
     });
@@ -50,8 +51,14 @@ export const startPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Ask for what it shall have until it is started; the id of its job, empty for none. */
-async function ask({ api, feed }: ISubmarine, folder: string): Promise<string> {
+/** A notebook that starts: its job, and the notification that tells how far it is. */
+interface Started {
+  job: string;
+  shown: string;
+}
+
+/** Ask for what it shall have until it is started; null where nobody wants it. */
+async function ask({ api, feed }: ISubmarine, folder: string): Promise<Started | null> {
   const fields = await api.notebookForm();
   const overview = feed.overview ?? (await api.overview().catch(() => null));
   let values: Record<string, string> = {};
@@ -64,31 +71,37 @@ async function ask({ api, feed }: ISubmarine, folder: string): Promise<string> {
       focusNodeSelector: `[name=${refused.key || 'gpus'}]`
     });
     if (!answer.button.accept || !answer.value) {
-      return '';
+      return null;
     }
     values = answer.value;
+    // What it needs may have to be sent first, which takes minutes.
+    const begun = 'The notebook on the cluster is submitted…';
+    const shown = Notification.emit(begun, 'in-progress', { autoClose: false });
     try {
       const given = Object.entries(values).filter(([, text]) => text);
-      return (await api.startNotebook(folder, Object.fromEntries(given))).job;
+      const { job } = await api.startNotebook(folder, Object.fromEntries(given));
+      return { job, shown };
     } catch (error) {
+      Notification.dismiss(shown);
       refused = blame(error, fields);
     }
   }
 }
 
 /** Tell how far it is, in one notification, until it can be used or has failed. */
-async function tell(app: JupyterFrontEnd, api: Api, job: string): Promise<void> {
+async function tell(app: JupyterFrontEnd, api: Api, { job, shown: id }: Started): Promise<void> {
   const action = (label: string, command: string) => ({
     label,
     callback: () => void app.commands.execute(command, { job })
   });
   const stop = [action('Cancel', CANCEL)];
-  const begun = 'The notebook on the cluster starts.';
-  const id = Notification.emit(begun, 'in-progress', { autoClose: false, actions: stop });
+  const say = (message: string) =>
+    Notification.update({ id, message, actions: [...stop, ...details(message)] });
+  say('The notebook on the cluster starts.');
   try {
     const url = await follow(
       () => api.notebook(job),
-      words => Notification.update({ id, message: sentence(visible(words, 300)) })
+      words => say(sentence(visible(words, 300)))
     );
     const address = URLExt.join(api.settings.baseUrl, url);
     // A browser that takes this for a pop-up leaves it to the button.
@@ -104,12 +117,13 @@ async function tell(app: JupyterFrontEnd, api: Api, job: string): Promise<void> 
       actions: [action('Open notebook', OPEN_NOTEBOOK)]
     });
   } catch (error) {
+    const message = `The notebook on the cluster did not start. ${sentence(problem(error))}`;
     Notification.update({
       id,
       type: 'error',
-      message: `The notebook on the cluster did not start. ${sentence(problem(error))}`,
+      message,
       autoClose: false,
-      actions: [action('Open log', SHOW_LOG)]
+      actions: [action('Open log', SHOW_LOG), ...details(message)]
     });
   }
 }

@@ -8,7 +8,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { Refusal } from '../commands/actions';
 import { RUN_AS_JOB, TOGGLE_RUN } from '../commands/ids';
-import { jobOf, LOAD, magicsIn } from '../commands/notebooks';
+import { jobOf, LOAD, magicsIn, runCell } from '../commands/notebooks';
 import { told } from '../commands/plugin';
 import { clusterIcon, runIcon } from '../icons';
 import { ISubmarine } from '../plugin';
@@ -124,7 +124,7 @@ function addRun(app: JupyterFrontEnd, tracker: INotebookTracker): void {
           model.setMetadata('tags', toggled(tags));
         }
         await load(panel);
-        await NotebookActions.run(panel.content, panel.sessionContext);
+        await runCell(panel, active);
       })
   });
   tracker.activeCellChanged.connect(() => app.commands.notifyCommandChanged(RUN_AS_JOB));
