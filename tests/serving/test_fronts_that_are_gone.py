@@ -1,20 +1,29 @@
-"""What becomes of replicas and records where the front, or who asked for it, is gone."""
+"""What becomes of replicas and records where the front, or who asked for it, is gone or held up."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import io
 import shutil
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from submarine_engine.history import JobPaths
+from submarine_engine.errors import ClusterError
+from submarine_engine.history import JobPaths, make_private
+from submarine_engine.job import JobState
 from submarine_engine.records import children_of, open_job
-from submarine_engine.serving import front, launching
+from submarine_engine.serving import front, launching, replica, replicas
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
-from submarine_engine.serving.record import find_serving
+from submarine_engine.serving.record import ServingRecord, find_serving
+from submarine_runtime.worker import calls_path
 
-from tests.jobs import until
+from tests.jobs import spec_of, until
 from tests.serving.conftest import ask
 
 
@@ -52,6 +61,152 @@ def test_a_replica_stays_for_as_long_as_its_front_says_so(home, constant, monkey
     until(lambda: words_to(home, replica.job) >= 4)  # thirty seconds later
     assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [1]}
     assert [one.job for one in stand(record).told.replicas] == [replica.job]
+
+
+ONE, OTHER, NEW, SPOILT = (
+    f"20260101-000000-{name}" for name in ("first", "other", "newer", "spoil")
+)
+
+
+class Site:
+    """A cluster whose jobs run until they are cancelled, and listen nowhere."""
+
+    def __init__(self):
+        self.cancelled = set()
+
+    def status(self, job_id):
+        state = JobState.CANCELLED if job_id in self.cancelled else JobState.RUNNING
+        task = SimpleNamespace(task="worker-0", message="")
+        return SimpleNamespace(state=state, tasks=(task,), attempt=1, reason="")
+
+    def cancel(self, job_id, reason):
+        assert reason
+        self.cancelled.add(job_id)
+
+
+@pytest.fixture
+def looked_after(home, tmp_path):
+    """Return a function that has a front look after `jobs` while something else is done."""
+
+    def look(site, jobs, meanwhile, **asked):
+        for job in jobs:
+            make_private(JobPaths(home, job).task("worker-0").root)
+        folder = make_private(tmp_path / "served")
+        record = ServingRecord(folder=folder, cluster="local", port=0, workdir="/", **asked)
+        record.write()
+
+        async def run():
+            one = front.Front(record, site, "the-front")
+            for job in jobs:
+                one._add(job, 1)
+            running = asyncio.create_task(one.run())
+            await asyncio.to_thread(meanwhile, record)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+        asyncio.run(run())
+
+    return look
+
+
+def test_replicas_hear_of_their_front_while_another_one_is_asked_for(
+    home, looked_after, monkeypatch
+):
+    monkeypatch.setattr(replicas, "_STAY", 0.0)
+    monkeypatch.setattr(front, "_SELDOM", 0.01)
+    monkeypatch.setattr(ServingRecord, "what", lambda *_: (spec_of(), None))
+    asked, enough = threading.Event(), threading.Event()
+    site = Site()
+
+    def submit(*_, **__):
+        folder = JobPaths(home, NEW).task("worker-0").root
+        if not folder.exists():
+            make_private(folder)
+            return NEW
+        asked.set()
+        assert enough.wait(600)
+        raise ClusterError("no more")
+
+    site.submit = submit
+
+    def meanwhile(_):
+        try:
+            until(asked.is_set)
+            for job in (ONE, OTHER, NEW):
+                before = words_to(home, job)
+                until(lambda job=job, before=before: words_to(home, job) > before + 1)
+        finally:
+            enough.set()
+
+    make_private(JobPaths(home, SPOILT).task("worker-0").root / "calls")  # it cannot be told
+    looked_after(site, [SPOILT, ONE, OTHER], meanwhile, replicas=5)
+
+
+def test_a_full_disk_ends_no_front(looked_after, monkeypatch):
+    full, told, tell = threading.Event(), [], ServingRecord.tell
+    full.set()
+
+    def tell_where_there_is_room(record, state):
+        told.append(state)
+        if full.is_set():
+            raise OSError(errno.ENOSPC, "full")
+        tell(record, state)
+
+    def meanwhile(record):
+        until(lambda: len(told) > 1)
+        full.clear()
+        until(lambda: [one.job for one in record.told().replicas] == [ONE])
+
+    monkeypatch.setattr(ServingRecord, "tell", tell_where_there_is_room)
+    looked_after(Site(), [ONE], meanwhile)
+
+
+def test_what_a_front_cannot_log_is_no_end_of_it(monkeypatch):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    front.say("a line")
+    assert sys.stdout.getvalue() == "a line\n"
+
+
+def test_a_replica_that_could_not_be_cancelled_is_cancelled_the_next_time(looked_after):
+    site, asked = Site(), []
+
+    def cancel(job_id, reason):
+        asked.append(job_id)
+        if len(asked) == 1:
+            raise ClusterError("it does not answer")
+        Site.cancel(site, job_id, reason)
+
+    def meanwhile(record):
+        until(lambda: site.cancelled)
+        until(lambda: len(record.told().replicas) == 1)
+
+    site.cancel = cancel
+    looked_after(site, [ONE, OTHER], meanwhile)
+    assert asked[0] == asked[1]
+    assert len(asked) == 2  # it is over, and the other one is needed
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda calls: calls.write_bytes(b"no frame\n"), lambda calls: calls.symlink_to("calls")],
+    ids=["spoilt", "unreadable"],
+)
+def test_a_replica_that_cannot_read_what_its_front_says_ends_as_one_that_hears_nothing(
+    tmp_path, monkeypatch, spoil
+):
+    ended = threading.Event()
+    monkeypatch.setenv("SUBMARINE_TASK_DIR", str(tmp_path))
+    monkeypatch.setattr(replica, "_LOOK", 0.01)
+    monkeypatch.setattr(replica.signal, "pthread_kill", lambda *_: ended.set())
+    spoil(Path(calls_path(str(tmp_path))))
+    watch = replica._FrontWatch(0.2)
+    until(ended.is_set)
+    assert watch.is_alone
 
 
 def walked_front(name, /):

@@ -153,6 +153,22 @@ class Front:
                 fix="serve it at another one: --port, or leave that out for any",
             ) from error
         self._take_over()
+        stays = asyncio.create_task(self._stay())
+        try:
+            await self._look_after()
+        finally:
+            stays.cancel()
+            server.stop()
+
+    async def _stay(self) -> None:
+        """Tell the replicas again and again that the front is there, however long a turn takes."""
+        while True:
+            # Where one cannot be told, the others are; that one has time until it ends.
+            every = [one.stay() for one in self._replicas.values()]
+            await asyncio.gather(*every, return_exceptions=True)
+            await asyncio.sleep(_SELDOM)
+
+    async def _look_after(self) -> None:
         while True:
             settled = await self._turn()
             if self._told.failed and not self._told.serves:
@@ -359,8 +375,9 @@ class Front:
         for job_id, since in list(self._draining_since.items()):
             one = self._replicas[job_id]
             if not one.busy or time.monotonic() - since > _DRAINS_WITHIN:
-                del self._draining_since[job_id]
-                await one.cancel("it is needed no more")
+                with suppress(SubmarineError):  # it is asked once more the next turn
+                    await one.cancel("it is needed no more")
+                    del self._draining_since[job_id]
 
     async def _tell(self) -> None:
         told = replace(
@@ -373,8 +390,9 @@ class Front:
         )
         self._told = told
         if told != self._written:
-            await aside(self._record.tell, told)
-            self._written = told
+            with suppress(OSError):  # no room: it is written the next turn
+                await aside(self._record.tell, told)
+                self._written = told
         ready, wanted = told.ready, self._record.replicas
         progress(
             min(1.0, ready / wanted),
@@ -520,5 +538,6 @@ def _refusal(status: HTTPStatus, words: str) -> tuple[int, HTTPHeaders, bytes]:
 
 def say(line: str) -> None:
     """Write a line to the job's log, which is what a front is asked for."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    with suppress(OSError):  # a full disk is no reason to end what is served
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

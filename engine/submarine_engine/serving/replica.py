@@ -107,8 +107,9 @@ class _FrontWatch:
         heard = time.monotonic()
         while time.monotonic() - heard < self._after:
             time.sleep(_LOOK)
-            if any(True for _ in self._reader.read()):
-                heard = time.monotonic()
+            with suppress(OSError, ValueError):  # what cannot be read is no word, as silence is
+                if any(True for _ in self._reader.read()):
+                    heard = time.monotonic()
         self.is_alone = True
         # Both servers end by it, and so does a model that is being loaded.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

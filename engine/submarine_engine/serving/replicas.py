@@ -37,7 +37,6 @@ from submarine_engine.serving.replica import SERVERS
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.base import Cluster
-    from submarine_engine.lifecycle import JobStatus
 
 QUEUED, STARTING, READY, FAILING, DRAINING = (
     "queued", "starting", "ready", "failing", "draining",
@@ -156,8 +155,10 @@ class Replica:
         self._place: tuple[int, str, int] | None = None
         """The attempt, the server and its port."""
         self._idle: list[IOStream] = []
-        self._stays: int | None = None
+        self._task = ""
+        """Its job's first task; empty where that is not known yet."""
         self._stayed = -_STAY
+        self._is_cut = False
 
     @property
     def server(self) -> str:
@@ -177,12 +178,7 @@ class Replica:
         if status.state.final:
             self.over, self.reason = status.state, status.reason
             self.close()
-            if self._stays is not None:
-                os.close(self._stays)
-                self._stays = None
             return
-        with suppress(OSError):  # no folder yet, or no room: it has time until it ends
-            await aside(self._stay, status)
         place = None
         if status.state is JobState.RUNNING and status.tasks:
             # What the job's code says there is a stranger's word; it leads into the job alone.
@@ -195,17 +191,33 @@ class Replica:
         is_ready = place is not None and await self._probe(SERVERS[place[1]])
         self._update_state(status.state, ready=is_ready)
 
-    def _stay(self, status: JobStatus) -> None:
-        """Send a keep-alive where one is due: a replica without any ends after `ALONE` s."""
-        if not status.tasks or time.monotonic() - self._stayed < _STAY:
-            return
-        if self._stays is None:
-            path = JobPaths(default_home(), self.job_id).task(status.tasks[0].task).root / CALLS
+    async def stay(self) -> None:
+        """Send a keep-alive where one is due: a replica without any ends after `ALONE` s.
+
+        Raises
+        ------
+        OSError, ValueError
+            It cannot be sent: there is no folder yet, no room, or something else than frames.
+        SubmarineError
+            The cluster does not say now where it goes.
+        """
+        if self.over is None and time.monotonic() - self._stayed >= _STAY:
+            await aside(self._send_stay)
+            self._stayed = time.monotonic()
+
+    def _send_stay(self) -> None:
+        if not self._task:  # looked up here: a new replica is polled only when its turn is done
+            self._task = self._cluster.status(self.job_id).tasks[0].task
+        path = JobPaths(default_home(), self.job_id).task(self._task).root / CALLS
+        if not self._is_cut:
             cut_torn(str(path))  # of a front that was killed as it wrote
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._stays = os.open(path, flags, 0o600)
-        append(self._stays, frame({"kind": "stay"}))
-        self._stayed = time.monotonic()
+            self._is_cut = True
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            append(descriptor, frame({"kind": "stay"}))
+        finally:
+            os.close(descriptor)
 
     def _update_state(self, state: JobState, *, ready: bool) -> None:
         if self.state == DRAINING:
@@ -292,10 +304,20 @@ class Replica:
         return answer
 
     async def cancel(self, reason: str) -> None:
-        """Ask its job to end; the `reason` is in words, for the job's record."""
+        """Ask its job to end.
+
+        Parameters
+        ----------
+        reason
+            In words, for the job's record.
+
+        Raises
+        ------
+        SubmarineError
+            It cannot be asked now.
+        """
         self.close()
-        with suppress(SubmarineError):
-            await aside(self._cluster.cancel, self.job_id, reason)
+        await aside(self._cluster.cancel, self.job_id, reason)
 
     def close(self) -> None:
         """Leave the connections that nobody uses."""
