@@ -120,7 +120,7 @@ class StandInServer:
                     status, told = 401, {"message": "Unauthorized"}
                 elif outer.answers is not None:
                     status, told = outer.answers(self.command, self.path.partition("?")[0], body)
-                data = json.dumps(told).encode()
+                data = told if isinstance(told, bytes) else json.dumps(told).encode()
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(data)))

@@ -145,6 +145,24 @@ def test_a_quota_that_is_met_amid_a_jobs_pods_refuses_all_of_it(place):
         kubectl("delete", "quota", "one")
 
 
+def test_a_quota_that_another_job_uses_is_waited_for_in_words(place):
+    kubectl("create", "quota", "two", "--hard=requests.nvidia.com/gpu=2")
+    try:
+        until(lambda: quota_used("two").get("requests.nvidia.com/gpu") == "0", PATIENCE)
+        first, gate = place.hold(gpus=1)
+        place.until_running(first)
+        roles = (Role(count=2, resources=Resources(gpus=1)),)
+        gang = place.submit("'came'", roles=roles)
+        until(lambda: "exceeded quota: two" in (gang.status().waiting_reason or ""), PATIENCE)
+        until(lambda: quota_used("two").get("requests.nvidia.com/gpu") == "1", PATIENCE)
+        assert gang.status().state is JobState.QUEUED
+        gate.touch()
+        assert first.wait(PATIENCE).state is JobState.SUCCEEDED
+        assert gang.result(PATIENCE) == "came"
+    finally:
+        kubectl("delete", "quota", "two")
+
+
 SHIFTED = "import time\nreal = time.time\ntime.time = lambda: real() + {shift}\n"
 
 

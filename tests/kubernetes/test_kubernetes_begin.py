@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -11,11 +14,11 @@ from submarine_engine.clusters.backend import KeptJob, SubmitQueue
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
 from submarine_engine.clusters.kubernetes.client import Kubernetes
 from submarine_engine.clusters.kubernetes.files import pack
-from submarine_engine.clusters.kubernetes.manifest import JOB, OWNER
+from submarine_engine.clusters.kubernetes.manifest import JOB, NOBODY_CAME, OWNER
 from submarine_engine.clusters.kubernetes.request import KubernetesRequest
 from submarine_engine.clusters.kubernetes.state import KubernetesState
 from submarine_engine.errors import ClusterError, SubmissionError
-from submarine_engine.history import JobPaths
+from submarine_engine.history import JobPaths, write_json
 from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.testing.jobs import until
 from submarine_runtime.pod import BEGUN
@@ -152,25 +155,40 @@ def test_who_is_tried_in_vain_is_tried_less_and_less_often(server, request_of_on
 # Jobs of several that find room in part.
 
 
-class Nodes:
-    """The double of a cluster of two GPUs, whose scheduler gives a node to so many pods."""
+def listed(items):
+    """Return the answer of a list; None for what is not ours to know."""
+    return (403, {"message": "forbidden"}) if items is None else (200, {"items": items})
 
-    def __init__(self, room, seen):
-        self.room, self.seen, self.pods, self.created = room, seen, {}, []
+
+class Nodes:
+    """The double of a cluster of two GPUs, whose scheduler gives a node to so many pods.
+
+    Its nodes are `nodes`; `others` are the pods of other people where these are ours to know.
+    `refuse` says of a pod to be created why it is not, and `adds` are tolerations that admission
+    adds.
+    """
+
+    def __init__(self, room, seen, asked):
+        self.room, self.seen, self.asked, self.pods, self.created = room, seen, asked, {}, []
+        self.nodes, self.others, self.refuse, self.adds = [NODE], None, lambda: None, []
 
     def answer(self, command, path, body):
         name = path.rpartition("/")[2]
         if command == "POST":
+            if refused := self.refuse():
+                return refused
             made = json.loads(body)
-            self.pods[made["metadata"]["name"]] = made
-            self.created.append(made["metadata"]["name"])
+            made["spec"].setdefault("tolerations", []).extend(self.adds)
+            if "dryRun" not in self.asked[-1][1]:
+                self.pods[made["metadata"]["name"]] = made
+                self.created.append(made["metadata"]["name"])
             return 201, made
         if command == "DELETE":
             return 200, self.pods.pop(name, {})
         if path.endswith("/nodes"):
-            return (200, {"items": [NODE]}) if self.seen else (403, {"message": "forbidden"})
+            return listed(self.nodes if self.seen else None)
         if path == "/api/v1/pods":
-            return 403, {"message": "forbidden"}
+            return listed(None if self.others is None else [*self.others, *self.pods.values()])
         for number, pod in enumerate(self.pods.values()):
             node = {"nodeName": "n1"} if number < self.room else {}
             pod["spec"] |= node
@@ -185,6 +203,8 @@ NODE = {
         "conditions": [{"type": "Ready", "status": "True"}],
     },
 }
+TWO = Role(count=2, resources=Resources(gpus=1))
+ONE_TO_FOUR = Role(count=4, least=1, resources=Resources(gpus=1))
 
 
 @pytest.fixture
@@ -192,18 +212,18 @@ def gang(server, tmp_path, monkeypatch):
     """Give what begins an attempt of two tasks of a GPU each on such a cluster, and that."""
     found = []
 
-    def begin(room, *, seen):
-        nodes = Nodes(room, seen)
+    def begin(room, *, seen, role=TWO, attempt=1, **options):
+        nodes = Nodes(room, seen, server.asked)
         server.answers = nodes.answer
         paths = JobPaths(tmp_path, JOB_ID)
         paths.root.mkdir(parents=True)
-        spec = JobSpec(roles=(Role(count=2, resources=Resources(gpus=1)),))
+        spec = JobSpec(roles=(role,), options=options)
         queue = SubmitQueue()
         queue.join(JOB_ID)
         state = KubernetesState(Kubernetes(), tmp_path / "kubernetes", queue)
         launch = {"python": "python3", "image": "team/model:1", "user": 1, "keep": 60.0,
                   "lease": 60.0, "begins_within": 60.0, "grace": 0.0}  # fmt: skip
-        found.append(KubernetesRequest(state, KeptJob(paths, spec, launch, {}, 1)))
+        found.append(KubernetesRequest(state, KeptJob(paths, spec, launch, {}, attempt)))
         return nodes, found[-1]
 
     def refuse(*_):
@@ -216,14 +236,25 @@ def gang(server, tmp_path, monkeypatch):
         one.close()
 
 
-def names(turn):
-    return [f"submarine-{JOB_ID}-1-{turn}-worker-{n}" for n in range(2)]
+def names(turn, count=2):
+    return [f"submarine-{JOB_ID}-1-{turn}-worker-{n}" for n in range(count)]
 
 
 def asked_for(request, nodes):
     """Have a request go on; return whether its pods are there."""
     assert request.ask() is None
     return len(nodes.pods) == 2
+
+
+def until_placed(request, nodes, count):
+    """Have a request go on until so many pods have a node; it stands in no line any more then."""
+
+    def placed():
+        assert request.ask() is None
+        return ["nodeName" in pod["spec"] for pod in nodes.pods.values()] == [True] * count
+
+    until(placed)
+    request._state.submit_queue.leave(JOB_ID)
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["nodes-seen", "nodes-not-ours-to-know"])
@@ -297,6 +328,276 @@ def test_a_job_whose_pods_a_webhook_has_to_see_waits_for_it_in_words(gang, serve
     request._tried_at = 0.0
     until(lambda: asked_for(request, nodes))
     assert "webhook" not in request.waiting()[1]
+
+
+# What the cluster refuses now and not for good.
+
+BUSY = 'Operation cannot be fulfilled on resourcequotas "team": please try again'
+
+
+def refused_by_quota(used, limit):
+    said = (
+        'pods "x" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=1,'
+        f" used: requests.nvidia.com/gpu={used}, limited: requests.nvidia.com/gpu={limit}"
+    )
+    return 403, {"kind": "Status", "reason": "Forbidden", "message": said}
+
+
+def test_a_conflict_that_is_none_of_names_ends_no_job(gang):
+    """A quota that many pods come to at once is busy, and says so by the same status."""
+    nodes, request = gang(2, seen=True)
+    nodes.refuse = lambda: (409, {"kind": "Status", "reason": "Conflict", "message": BUSY})
+    until(lambda: request.ask() is None and "try again" in request.waiting()[1])
+    nodes.refuse = lambda: None
+    until(lambda: asked_for(request, nodes))
+    assert "try again" not in request.waiting()[1]
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_quota_that_others_use_is_waited_for_in_words_and_nothing_is_held_meanwhile(
+    gang, monkeypatch, attempt
+):
+    monkeypatch.setattr(f"{REQUEST}._RESTS_FOR", 0.0)
+    nodes, request = gang(2, seen=True, attempt=attempt)
+    left = [0]
+    nodes.refuse = lambda: refused_by_quota(2, 2) if len(nodes.pods) >= left[0] else None
+    until(lambda: request.ask() is None and "exceeded quota: team" in request.waiting()[1])
+    assert nodes.created == []
+    left[0] = 1  # one of two: it is given back, as somebody else could have it
+    until(lambda: request.ask() is None and nodes.created and not nodes.pods)
+    until(lambda: request.ask() is None and "exceeded quota: team" in request.waiting()[1])
+    left[0] = 2
+    until(lambda: asked_for(request, nodes))
+    assert "quota" not in request.waiting()[1]
+
+
+def test_between_two_turns_at_a_quota_a_job_rests_longer_and_longer(gang, monkeypatch):
+    """Each turn begins pods and ends them: it would for all of the hours that others take."""
+    monkeypatch.setattr(f"{REQUEST}.random.uniform", lambda *_: 1.0)
+    nodes, request = gang(2, seen=True)
+    nodes.refuse = lambda: refused_by_quota(2, 2) if nodes.pods else None
+    rests = []
+    for turn in (0, 1, 2, 9):
+        request._note_down(turn=turn)
+        request._rests_until = 0.0
+        before = time.monotonic()
+        until(lambda turn=turn: request.ask() is None and request._note["turn"] > turn)
+        rests.append(request._rests_until - before)
+    assert rests == sorted(rests)
+    assert [round(one / 5.0) for one in rests] == [1, 2, 4, 12]
+
+
+def test_what_a_quota_never_gives_ends_a_new_job_and_none_that_has_begun(gang):
+    nodes, request = gang(2, seen=True)
+    nodes.refuse = lambda: refused_by_quota(1, 1) if nodes.pods else None
+    with pytest.raises(SubmissionError, match="quota") as refused:
+        until(request.ask)
+    assert refused.value.fix
+    nodes, request = gang_of_attempt_2(gang, request)
+    nodes.refuse = lambda: refused_by_quota(0, 0)
+    until(lambda: request.ask() is None and "exceeded quota: team" in request.waiting()[1])
+
+
+def gang_of_attempt_2(gang, request):
+    """Return another attempt of the same job; that quota may be another one by then."""
+    shutil.rmtree(request._job.paths.root)
+    return gang(2, seen=True, attempt=2)
+
+
+def test_an_elastic_job_has_as_many_workers_as_its_quota_gives(gang, monkeypatch):
+    monkeypatch.setattr(f"{REQUEST}._RESTS_FOR", 0.0)
+    nodes, request = gang(4, seen=True, role=ONE_TO_FOUR)
+    nodes.nodes, nodes.others = [node_of(4)], []
+    nodes.refuse = lambda: refused_by_quota(3, 3) if len(nodes.pods) == 3 else None
+    until_placed(request, nodes, 3)
+    assert request.room() == 0, "a node has room for a fourth, and the quota has not"
+    nodes.refuse = lambda: None
+    assert request.room() == 1
+    assert len(nodes.pods) == 3
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+class Disk:
+    """The double of a disk that is full for the notes that have one of these words."""
+
+    def __init__(self):
+        self.word = None
+        self.write = write_json
+
+    def __call__(self, path, content):
+        if self.word is not None and content.get(self.word):
+            raise FULL
+        self.write(path, content)
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    found = Disk()
+    monkeypatch.setattr("submarine_engine.clusters.noted_request.write_json", found)
+    return found
+
+
+def noted(request):
+    return json.loads((request._job.paths.root / "kubernetes.json").read_text())
+
+
+@pytest.mark.parametrize("word", ["pods", "created", "turning", "turn", "given"])
+def test_a_full_disk_lets_a_job_wait_in_words(gang, disk, monkeypatch, word):
+    """It is not given up: the disk may have room again, and its pods are there."""
+    monkeypatch.setattr(f"{REQUEST}._RESTS_FOR", 0.0)
+    turns = word in ("turning", "turn")
+    nodes, request = gang(1 if turns else 2, seen=True)
+    if turns:
+        monkeypatch.setattr(f"{REQUEST}._BACK_AFTER", 0.0)
+    disk.word = word
+    monkeypatch.setattr(KubernetesRequest, "_bring", lambda one, task: one._brought.add(task))
+    monkeypatch.setattr(KubernetesRequest, "_has_begun", lambda *_: word == "given")
+    until(lambda: request.ask() is None and "No space left" in request.waiting()[1])
+    for _ in range(3):
+        assert request.ask() is None
+    assert "No space left" in request.waiting()[1]
+    assert word == "pods" or not noted(request).get(word)
+    if word == "pods":
+        assert nodes.created == [], "nothing is asked for before it is noted"
+    disk.word, nodes.room = None, 2
+    if word == "given":
+        assert set(until(request.ask)) == {"worker-0", "worker-1"}
+        assert noted(request)["given"]
+        return
+    until(lambda: asked_for(request, nodes) and "No space left" not in request.waiting()[1])
+
+
+# Which nodes are counted.
+
+
+def node_of(gpus, *taints, name="n1"):
+    """Return a node of so many GPUs with taints, each a key and a value."""
+    told = json.loads(json.dumps(NODE))
+    told["metadata"]["name"] = name
+    told["status"]["allocatable"]["nvidia.com/gpu"] = str(gpus)
+    told["spec"] = {
+        "taints": [{"key": k, "value": v, "effect": "NoSchedule"} for k, v in taints],
+    }
+    return told
+
+
+TEAM_X = ("dedicated", "team-x")
+TOLERATES_TEAM_X = {"key": "dedicated", "operator": "Equal", "value": "team-x"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "workers", "used"), [({}, 2, "0/2"), ({"tolerations": "dedicated"}, 4, "0/4")]
+)
+def test_nodes_whose_taints_a_job_does_not_tolerate_are_no_room_for_it(
+    gang, tolerations, workers, used
+):
+    nodes, request = gang(4, seen=True, role=ONE_TO_FOUR, **tolerations)
+    nodes.nodes, nodes.others = [node_of(2), node_of(2, TEAM_X, name="n2")], []
+    assert request.waiting()[1].startswith(f"{used} GPUs in use")
+    until_placed(request, nodes, workers)
+    assert request._note["workers"] == workers
+    assert request.room() == 0, "it would be ended to grow, and have no more"
+
+
+def test_the_taint_of_the_gpus_themselves_is_tolerated_where_admission_adds_that(gang):
+    """Clouds have such nodes, whose admission adds it to pods that ask for GPUs."""
+    nodes, request = gang(4, seen=True, role=ONE_TO_FOUR)
+    nodes.nodes, nodes.others = [node_of(3, ("nvidia.com/gpu", "present"))], []
+    nodes.adds = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    until_placed(request, nodes, 3)
+    for pod in list(nodes.pods)[1:]:
+        del nodes.pods[pod]
+    assert until(request.room) == 1
+
+
+def test_what_a_cluster_lets_its_pods_tolerate_is_known_from_those_that_are_there(gang):
+    nodes, request = gang(4, seen=True, role=ONE_TO_FOUR)
+    nodes.nodes = [node_of(1), node_of(3, ("nvidia.com/gpu", "present"), TEAM_X, name="n2")]
+    nodes.others, nodes.adds = [], [TOLERATES_TEAM_X]
+    until_placed(request, nodes, 1)
+    assert request.room() == 0, "its admission has not added the other one"
+    nodes.nodes[1]["spec"]["taints"].pop(0)
+    assert until(request.room) == 3
+
+
+def test_an_elastic_job_asks_for_no_more_again_than_found_a_node(gang, monkeypatch):
+    """What the nodes are told to have free, its pods may not get for a reason of another kind."""
+    monkeypatch.setattr(f"{REQUEST}._BACK_AFTER", 0.0)
+    monkeypatch.setattr(f"{REQUEST}._RESTS_FOR", 0.0)
+    nodes, request = gang(2, seen=True, role=ONE_TO_FOUR)
+    nodes.nodes, nodes.others = [node_of(3)], []
+    until(lambda: request.ask() is None and len(nodes.created) == 5)
+    assert nodes.created == [*names(0, 3), *names(1, 2)]
+
+
+@pytest.mark.parametrize(("gates", "room"), [([], 0), ([{"name": "kueue.x-k8s.io/admission"}], 2)])
+def test_a_pod_that_a_queue_holds_back_waits_for_no_node(gang, gates, room):
+    """It may for days, and would keep all jobs from growing."""
+    nodes, request = gang(4, seen=True, role=ONE_TO_FOUR)
+    nodes.nodes, nodes.others = [node_of(1)], []
+    until_placed(request, nodes, 1)
+    asks = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    spec = {"containers": [asks], "schedulingGates": gates}
+    waits = {"metadata": {"name": "theirs"}, "spec": spec}
+    nodes.nodes, nodes.others = [node_of(3)], [waits]
+    request._state._nodes._newest = None
+    assert request.room() == room
+
+
+# Pods that cannot be reached.
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (403, {"kind": "Status", "message": "pods/exec is forbidden: you cannot create it"}),
+        (200, b"<html>this proxy knows no WebSockets</html>"),
+    ],
+    ids=["no-right", "no-websocket"],
+)
+def test_a_pod_that_cannot_be_reached_is_told_while_it_waits_and_when_it_has_ended(
+    server, request_of_one, answer
+):
+    runs = {"running": {}}
+    pod = waiting("PodInitializing", files=runs)
+
+    def answers(_command, path, _body):
+        return answer if path.endswith("/exec") else (200, {"items": [pod]})
+
+    server.answers = answers
+    assert request_of_one.ask() is None
+    words = request_of_one.waiting()[1]
+    assert words.count("cannot be reached") == 1
+    assert f"status {answer[0]}" in words
+    assert "-+-" not in words
+    assert ("you cannot create it" in words) is (answer[0] == 403)
+    assert "your role needs `create` of pods/exec" in words
+    assert request_of_one.ask() is None
+    assert request_of_one.waiting()[1] == words, "it stays while it is not tried again"
+    ended = {"terminated": {"exitCode": 1, "message": NOBODY_CAME}}
+    pod["status"] |= {"phase": "Failed", "containerStatuses": [{"name": "files", "state": ended}]}
+
+    def refused():
+        with suppress(ClusterError):
+            request_of_one.ask()
+
+    with pytest.raises(SubmissionError, match="cannot be reached") as told:
+        until(refused)
+    assert "pods/exec" in told.value.fix
+
+
+def test_what_kept_a_pods_files_from_it_is_forgotten_once_they_are_there(
+    server, request_of_one, monkeypatch
+):
+    server.body = {"items": [waiting("PodInitializing", files={"running": {}})]}
+    assert request_of_one.ask() is None
+    assert "cannot be reached" in request_of_one.waiting()[1]
+    monkeypatch.setattr(KubernetesRequest, "_bring", lambda one, task: one._brought.add(task))
+    monkeypatch.setattr(KubernetesRequest, "_has_begun", lambda *_: False)
+    assert request_of_one.ask() is None
+    assert "cannot be reached" not in request_of_one.waiting()[1]
 
 
 # Pods that come late.

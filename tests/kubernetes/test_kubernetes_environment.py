@@ -335,7 +335,7 @@ def test_who_is_wanted_no_more_stops_trying(pods, launch):
     pods.open = gone
     sender = EnvironmentSender(pods, launch, [])
     sender.begin(TASK, "pod-that-is-gone")
-    until(lambda: "goes on to worker-0 soon: the pod's files cannot be" in sender.words)
+    until(lambda: "goes on to worker-0 soon: the pod is gone" in sender.words)
     sender.close()
     until(lambda: "pod-that-is-gone" not in str(threading.enumerate()))
     assert not sender.has(TASK)

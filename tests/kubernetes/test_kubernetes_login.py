@@ -61,6 +61,37 @@ def test_who_is_not_known_any_more_is_told_to_log_in(api, server):
         assert "log in" in refused.value.fix
 
 
+def test_a_login_that_has_not_helped_is_not_made_again_for_a_while(
+    api, server, tmp_path, monkeypatch
+):
+    """Hundreds of jobs ask: each of them would begin the plugin again and again."""
+    server.tokens = {"Bearer of-somebody-else"}
+    for _ in range(3):
+        for ask in (lambda: api.pods("a=b"), lambda: api.open("pod-1", "files", ["true"])):
+            with pytest.raises(RefusedError, match="expired"):
+                ask()
+    assert (tmp_path / "calls").read_text() == "xx", "once at first, and once to see"
+    (tmp_path / "token").write_text("second")
+    server.tokens = {"Bearer second"}
+    monkeypatch.setattr(client, "_LOGS_IN_EVERY", 0.0)
+    assert api.pods("a=b") == []
+    server.tokens = {"Bearer third"}
+    (tmp_path / "token").write_text("third")
+    monkeypatch.setattr(client, "_LOGS_IN_EVERY", 600.0)
+    assert api.pods("a=b") == [], "at once after one that has helped"
+
+
+def test_the_client_itself_runs_no_plugin_for_each_question(api, server, plugin, tmp_path):
+    """It would where the plugin says when its token ends, and then gives it again."""
+    old = "status=dict(token=token, expirationTimestamp='2020-01-01T00:00:00Z')"
+    plugin.write_text(plugin.read_text().replace("status=dict(token=token)", old))
+    (tmp_path / "calls").write_text("")
+    api = Kubernetes()
+    for _ in range(3):
+        assert api.pods("a=b") == []
+    assert (tmp_path / "calls").read_text() == "x"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

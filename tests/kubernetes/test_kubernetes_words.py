@@ -12,7 +12,13 @@ from kubernetes.config import incluster_config
 from submarine_engine.amounts import shortened
 from submarine_engine.clusters.kubernetes import client
 from submarine_engine.clusters.kubernetes.backend import KubernetesBackend
-from submarine_engine.clusters.kubernetes.client import Kubernetes, TakenError, refusal
+from submarine_engine.clusters.kubernetes.client import (
+    Kubernetes,
+    QuotaError,
+    RefusedError,
+    TakenError,
+    refusal,
+)
 from submarine_engine.clusters.kubernetes.kueue import Kueue, reason
 from submarine_engine.clusters.kubernetes.manifest import (
     manifests,
@@ -21,6 +27,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     read_volumes,
 )
 from submarine_engine.clusters.kubernetes.noted import python_of
+from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
 from submarine_engine.clusters.kubernetes.state import Node, Pod, fits, needs
 from submarine_engine.errors import (
     ClusterError,
@@ -276,6 +283,31 @@ def test_a_node_that_is_cordoned_or_not_ready_takes_no_pods():
 
 
 @pytest.mark.parametrize(
+    ("taint", "tolerations", "comes"),
+    [
+        ("dedicated=team-x:NoSchedule", "", False),
+        ("dedicated=team-x:NoExecute", "other", False),
+        ("dedicated=team-x:PreferNoSchedule", "", True),
+        ("dedicated=team-x:NoSchedule", "dedicated", True),
+        ("dedicated=team-x:NoSchedule", "dedicated=team-x", True),
+        ("dedicated=team-x:NoSchedule", "dedicated=team-y", False),
+        ("dedicated=team-x:NoSchedule", "dedicated:NoSchedule", True),
+        ("dedicated=team-x:NoSchedule", "dedicated=team-x:NoExecute", False),
+        ("dedicated:NoExecute", "dedicated:NoExecute", True),
+    ],
+)
+def test_a_node_takes_pods_that_tolerate_its_taints(taint, tolerations, comes):
+    label, _, effect = taint.partition(":")
+    key, _, value = label.partition("=")
+    told = {"key": key, "effect": effect, **({"value": value} if value else {})}
+    node = Node.read({"metadata": {"name": "n"}, "spec": {"taints": [told]}})
+    assert node.takes({}, read_tolerations(tolerations)) is comes
+    all_of_them = {"operator": "Exists"}  # as admission may add it
+    assert node.takes({}, [all_of_them])
+    assert not node.takes({"gpu": "a100"}, [all_of_them])
+
+
+@pytest.mark.parametrize(
     ("status", "said", "words"),
     [
         (401, "Unauthorized", "expired"),
@@ -330,13 +362,150 @@ def test_a_pod_is_created_as_its_manifest_says(server):
     assert json.loads(body) == manifest
 
 
-@pytest.mark.parametrize(
-    ("status", "error"), [(409, TakenError), (403, SubmissionError), (500, ClusterError)]
+QUOTA = (
+    'pods "a" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2,'
+    " used: requests.nvidia.com/gpu=3, limited: requests.nvidia.com/gpu=4"
 )
-def test_what_passes_is_not_refused(server, status, error):
-    server.status, server.body = status, {"message": "exceeded quota: x"}
-    with pytest.raises(error):
+BUSY = (
+    'Operation cannot be fulfilled on resourcequotas "team": the object has been modified; please'
+    " apply your changes to the latest version and try again"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "said", "error"),
+    [
+        (409, "AlreadyExists", 'pods "a" already exists', TakenError),
+        (409, "Conflict", BUSY, ClusterError),
+        (409, None, "of a server in between", ClusterError),
+        (401, "Unauthorized", "", RefusedError),
+        (403, "Forbidden", QUOTA, QuotaError),
+        (403, "Forbidden", 'pods "a" is forbidden: status unknown for quota: team', ClusterError),
+        (403, "Forbidden", 'pods is forbidden: User "u" cannot create them', SubmissionError),
+        (500, "InternalError", "away", ClusterError),
+    ],
+)
+def test_what_passes_is_not_refused(server, status, why, said, error):
+    server.status = status
+    server.body = {"kind": "Status", "message": said, **({"reason": why} if why else {})}
+    with pytest.raises(error) as told:
         Kubernetes().create({"metadata": {"name": "a"}, "spec": {"containers": []}})
+    assert type(told.value) is error
+    assert shortened(said, 60).partition(" … ")[0] in told.value.what
+    if error is not TakenError:
+        assert told.value.fix
+
+
+def test_an_error_of_one_pod_is_not_the_silence_of_the_server(server):
+    """A webhook that changes pods has failed, say: all else is answered, and for all jobs."""
+    server.status = 500
+    said = "Internal error occurred: the pod cannot be changed"
+    server.body = {"kind": "Status", "reason": "InternalError", "message": said}
+    api = Kubernetes()
+    with pytest.raises(ClusterError, match="the pod cannot be changed") as told:
+        api.create({"metadata": {"name": "a"}, "spec": {"containers": []}})
+    assert "does not answer" not in told.value.what
+    assert told.value.fix
+    server.status, server.body = 200, {"items": []}
+    assert api.pods("a=b") == []
+    server.status, server.body = 502, b"<html>Bad Gateway</html>"
+    with pytest.raises(ClusterError, match="does not answer"):
+        api.create({"metadata": {"name": "a"}, "spec": {"containers": []}})
+    with pytest.raises(ClusterError, match="does not answer"):
+        api.pods("a=b")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>Log in to the network</html>", b"", b"[]", b"7", {}, {"items": "none"}],
+)
+def test_what_is_no_list_is_silence_and_not_that_there_are_no_pods(server, monkeypatch, body):
+    """A proxy's page has the status 200, too: jobs that run would be taken for lost."""
+    monkeypatch.setattr(client, "_SILENT_FOR", 0.0)
+    server.body = body
+    api = Kubernetes()
+    for ask in (lambda: api.pods("a=b"), api.all_pods, api.nodes, lambda: api.events("a")):
+        with pytest.raises(ClusterError, match="does not answer") as told:
+            ask()
+        assert told.value.where == server.url
+    server.body = {"items": None}  # as Go writes an empty one
+    assert api.pods("a=b") == []
+
+
+@pytest.mark.parametrize("body", [b"<html>Log in</html>", b"[]", b"null"])
+def test_a_pod_is_created_where_the_server_says_so_alone(server, body):
+    server.body = body
+    with pytest.raises(ClusterError, match="does not answer"):
+        Kubernetes().create({"metadata": {"name": "a"}, "spec": {"containers": []}})
+
+
+@pytest.mark.parametrize("body", [b"<html>no</html>", b"[]", b"7"])
+def test_a_refusal_that_is_no_json_is_told(server, body):
+    server.status, server.body = 403, body
+    with pytest.raises(RefusedError, match="may not do that"):
+        Kubernetes().pods("a=b")
+
+
+def quota_of(**limited):
+    """Return how a server refuses a pod that asks for one of each."""
+    one = ",".join(f"{name}=1" for name in limited)
+    most = ",".join(f"{name}={amount}" for name, amount in limited.items())
+    told = f"exceeded quota: team, requested: {one}, used: {one}, limited: {most}"
+    return QuotaError("the quota", fix="ask for less", told=told)
+
+
+@pytest.mark.parametrize(
+    ("limited", "refuses"),
+    [
+        ({"requests.nvidia.com/gpu": "6"}, False),
+        ({"requests.nvidia.com/gpu": "5"}, True),
+        ({"pods": "3"}, False),
+        ({"count/pods": "2"}, True),
+        ({"pods": "3", "requests.nvidia.com/gpu": "5"}, True),
+        ({"limits.memory": "2304Mi"}, False),  # those that serve files have 256 Mi each
+        ({"limits.memory": "2303Mi"}, True),
+        ({"requests.cpu": "6"}, False),
+        ({"cpu": "5500m"}, True),
+        ({"what.is/new": "1"}, False),
+        ({"what.is/new": "500m"}, True),  # the server itself says that a pod asks for one
+        ({}, False),
+    ],
+)
+def test_what_a_quota_never_gives_is_refused_and_what_it_gives_later_is_not(limited, refuses):
+    role = Role(count=3, resources=Resources(gpus=2, vcores=2, memory=512))
+    pods = [pod["spec"] for pod in made(JobSpec(roles=(role,))).values()]
+    error = quota_of(**limited)
+    if not refuses:
+        refuse_beyond_quota(error, pods)
+        return
+    with pytest.raises(SubmissionError, match="quota") as told:
+        refuse_beyond_quota(error, pods)
+    assert told.value.fix
+
+
+@pytest.mark.parametrize(("used", "refused"), [(3, False), (0, True)])
+def test_a_quota_that_is_in_use_refuses_no_job_before_it_is_there(server, tmp_path, used, refused):
+    ready = {"type": "Ready", "status": "True"}
+    room = {"nvidia.com/gpu": "8", "memory": "8Gi", "cpu": "8"}
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": room, "conditions": [ready]}}
+    asks = 2 if used else 5
+    said = (
+        f'pods "a" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu={asks},'
+        f" used: requests.nvidia.com/gpu={used}, limited: requests.nvidia.com/gpu=4"
+    )
+
+    def answer(command, _path, _body):
+        if command == "POST":
+            return 403, {"kind": "Status", "reason": "Forbidden", "message": said}
+        return 200, {"items": [node]}
+
+    server.answers = answer
+    spec = JobSpec(roles=(Role(resources=Resources(gpus=asks)),))
+    if not refused:
+        KubernetesBackend(tmp_path).check(spec)
+        return
+    with pytest.raises(SubmissionError, match=r"quota .* limited: requests.nvidia.com/gpu=4"):
+        KubernetesBackend(tmp_path).check(spec)
 
 
 def test_what_is_not_ours_to_know_is_none(server):

@@ -17,7 +17,7 @@ from submarine_engine.bundle.modules import ran_by_path
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
 from submarine_engine.clusters.base import Gpu, GpuShare, node_shares
-from submarine_engine.clusters.kubernetes.client import Kubernetes, find_config
+from submarine_engine.clusters.kubernetes.client import Kubernetes, QuotaError, find_config
 from submarine_engine.clusters.kubernetes.environment import (
     check_environment,
     prepare_environment,
@@ -32,6 +32,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     node_labels,
 )
 from submarine_engine.clusters.kubernetes.noted import pods_of, python_of
+from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
 from submarine_engine.clusters.kubernetes.saving import PodHook
 from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
 from submarine_engine.clusters.refusals import Largest, completed, refuse_larger
@@ -141,7 +142,10 @@ class KubernetesBackend(Backend):
             alike = str(manifest["spec"]["containers"][0]["resources"])
             if alike not in seen:
                 seen.add(alike)
-                self.api.create(manifest, dry_run=True)
+                try:
+                    self.api.create(manifest, dry_run=True)
+                except QuotaError as error:  # a job waits for what others have of it now
+                    refuse_beyond_quota(error, [pod["spec"] for pod in tried.values()])
 
     def _launch(self, spec: JobSpec, grace: float) -> dict[str, Any]:
         settings = load_config()

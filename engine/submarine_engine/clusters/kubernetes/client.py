@@ -49,6 +49,9 @@ there may forget it and say nothing."""
 _LOGS_IN_WITHIN = 60.0
 """Seconds that a kubeconfig's credential plugin may take."""
 
+_LOGS_IN_EVERY = 30.0
+"""Seconds after a login that has not helped in which no other is tried."""
+
 WIRE_ERRORS = (ApiException, HTTPError, WebSocketException, OSError)
 """What a connection into a pod may end by."""
 
@@ -62,6 +65,10 @@ LONGEST_REASON = 300
 
 _LONGEST = 500
 _WEBHOOK_AWAY = "failed calling webhook"
+_TAKEN = "AlreadyExists"
+_BEYOND_QUOTA = "exceeded quota"
+_UNCOUNTED = "status unknown for quota"  # a new one, whose use nobody has counted yet
+_NO_ANSWER = "what comes is no answer of a Kubernetes"
 _NO_SUCH_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
 
 Answer = Mapping[str, Any]
@@ -75,13 +82,33 @@ class RefusedError(ClusterError):
     ----------
     status
         Of its HTTP answer.
+    reason, told
+        The one word that the server has for it, and all that it says; empty where nothing.
     """
 
     status: int = 0
+    reason: str = ""
+    told: str = ""
 
 
 class TakenError(ClusterError):
     """There is a pod of that name."""
+
+
+class QuotaError(ClusterError):
+    """The namespace's quota has no room for a pod now.
+
+    Parameters
+    ----------
+    what, where, fix
+        As of `ClusterError`.
+    told
+        All that the server says of it.
+    """
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "", told: str = "") -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.told = told
 
 
 def find_config() -> tuple[Path, ...]:
@@ -117,6 +144,7 @@ class Kubernetes:
         self._lock = threading.Lock()
         self._log_in = threading.Lock()
         self._logged_in_at = time.monotonic()
+        self._login_helps = True
         self._silent: tuple[float, ClusterError] | None = None
         self._files = find_config()
         self._context: str | None = settings.value("kubernetes_context")
@@ -225,17 +253,27 @@ class Kubernetes:
                 fix="log in to the cluster as its provider says; `kubectl get pods` runs the same"
                 " plugin, which has to be on the PATH here, too, and may not ask anything",
             )
+        # By it the client would run a plugin whose token is over before each question.
+        self._configuration.refresh_api_key_hook = None
 
-    def _log_in_again(self, since: float) -> None:
-        """Read the kubeconfig anew, unless another thread has done so after `since`."""
+    def _log_in_again(self, since: float) -> bool:
+        """Read the kubeconfig anew, unless another thread has done so after `since`.
+
+        Returns whether there may be another token: who has to log in by hand is waited for, and not
+        asked for by each question of each job.
+        """
         with self._log_in:
             if self._logged_in_at > since:
-                return
+                return True
+            if not self._login_helps and time.monotonic() - self._logged_in_at < _LOGS_IN_EVERY:
+                return False
             with suppress(ConfigError):  # the server says best that it knows nobody
                 self._load()
             # Certificates are a connection's: a plugin may give one in place of a token.
             self._api = client.CoreV1Api(client.ApiClient(self._configuration))
             self._logged_in_at = time.monotonic()
+            self._login_helps = True  # until the server says otherwise
+            return True
 
     # What is asked.
 
@@ -287,19 +325,33 @@ class Kubernetes:
         ------
         TakenError
             There is a pod of that name.
+        QuotaError
+            The namespace's quota has no room for it now.
         SubmissionError
             The server refuses, for good.
         ClusterError
-            It does not answer.
+            It does not answer, or wants to be asked again.
         """
         more = {"dry_run": "All"} if dry_run else {}
         try:
             return self._ask(
-                self._api.create_namespaced_pod, self.namespace, dict(manifest), **more
+                self._api.create_namespaced_pod, self.namespace, dict(manifest), alone=True, **more
             )
         except RefusedError as error:
-            if error.status == HTTPStatus.CONFLICT:
+            if error.status == HTTPStatus.UNAUTHORIZED:  # until somebody has logged in
+                raise
+            if error.reason == _TAKEN:
                 raise TakenError(error.what, where=error.where) from error
+            if error.status == HTTPStatus.CONFLICT or _UNCOUNTED in error.told:
+                raise ClusterError(
+                    f"the API server wants to be asked again: {shortened(error.told, _LONGEST)}",
+                    where=error.where,
+                    fix="nothing to be done for a job that waits; else submit it again",
+                ) from error
+            if _BEYOND_QUOTA in error.told:
+                raise QuotaError(
+                    error.what, where=error.where, fix=error.fix, told=error.told
+                ) from error
             raise SubmissionError(error.what, where=error.where, fix=error.fix) from error
 
     def delete(self, pod: str, *, grace: int) -> None:
@@ -364,12 +416,12 @@ class Kubernetes:
             try:
                 return self._begin(pod, container, command)
             except ApiException as error:
-                if not _is_unauthorized(error):
+                if not _is_unauthorized(error) or not self._log_in_again(began):
                     raise
-                self._log_in_again(began)
                 return self._begin(pod, container, command)
         except WIRE_ERRORS as error:
             if _is_unauthorized(error):
+                self._login_helps = False
                 raise refusal(HTTPStatus.UNAUTHORIZED, "", self.namespace) from error
             raise ClusterError(
                 f"the pod's files cannot be reached: {_said(error)}",
@@ -395,9 +447,11 @@ class Kubernetes:
             wire.sock.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         return wire
 
-    def _items(self, method: Callable[..., Any], *words: str, **more: str) -> list[Answer]:
-        items: list[Answer] = self._ask(method, *words, **more).get("items") or []
-        return items
+    def _items(self, method: Callable[..., Any], *words: str, **more: Any) -> list[Answer]:  # noqa: ANN401 - the API's
+        items = self._ask(method, *words, **more).get("items", "")
+        if not isinstance(items, list | None):
+            raise self._note_silent(_NO_ANSWER)
+        return items or []
 
     def _allowed(self, method: Callable[..., Any], *words: str, **more: str) -> list[Answer] | None:
         try:
@@ -407,22 +461,34 @@ class Kubernetes:
                 return None
             raise
 
-    def _ask(self, method: Callable[..., Any], *words: Any, **more: Any) -> Answer:  # noqa: ANN401 - the API's
-        """Ask once, once more where the token is an old one; return the answer's JSON."""
+    def _ask(
+        self,
+        method: Callable[..., Any],
+        *words: Any,  # noqa: ANN401 - the API's
+        alone: bool = False,
+        **more: Any,  # noqa: ANN401 - as above
+    ) -> Answer:
+        """Ask once, once more where the token is an old one; return the answer's JSON.
+
+        What fails within the server fails for all, unless it is said of a question that stands
+        `alone`.
+        """
         self._refuse_silent()
         began = time.monotonic()
         try:
             status, data = self._once(method, *words, **more)
-            if status == HTTPStatus.UNAUTHORIZED:
-                # A plugin of the kubeconfig, or its owner, has a newer token.
-                self._log_in_again(began)
+            # A plugin of the kubeconfig, or its owner, has a newer token.
+            if status == HTTPStatus.UNAUTHORIZED and self._log_in_again(began):
                 method = getattr(self._api, method.__name__, method)
                 status, data = self._once(method, *words, **more)
         except (HTTPError, OSError) as error:
             raise self._note_silent(_said(error)) from error
-        try:
-            told = json.loads(data)
-        except ValueError:
+        if status == HTTPStatus.UNAUTHORIZED:
+            self._login_helps = False
+        told = _read_object(data)
+        if told is None:
+            if status < HTTPStatus.BAD_REQUEST:  # a proxy's page, which asks for a login, say
+                raise self._note_silent(_NO_ANSWER)
             told = {"message": data[:_LONGEST].decode("utf-8", "replace")}
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
             said = shortened(str(told.get("message")), _LONGEST)
@@ -433,11 +499,19 @@ class Kubernetes:
                     fix="submit it again later; whoever runs the cluster sees which webhook that is"
                     " (Kueue has one)",
                 )
+            if alone and told.get("kind") == "Status" and status != HTTPStatus.TOO_MANY_REQUESTS:
+                raise ClusterError(
+                    f"the API server cannot do that now: {said}",
+                    where=f"namespace {self.namespace}",
+                    fix="submit it again later; whoever runs the cluster sees what that is, often a"
+                    " webhook that changes pods",
+                )
             raise self._note_silent(said)
         if status >= HTTPStatus.BAD_REQUEST:
-            raise refusal(status, str(told.get("message") or ""), self.namespace)
-        answer: Answer = told
-        return answer
+            refused = refusal(status, str(told.get("message") or ""), self.namespace)
+            refused.reason = str(told.get("reason") or "")
+            raise refused
+        return told
 
     def _once(self, method: Callable[..., Any], *words: Any, **more: Any) -> tuple[int, bytes]:  # noqa: ANN401 - the API's
         try:
@@ -550,6 +624,14 @@ def _given(answer: tuple[T | None, BaseException | None]) -> T:
     return cast("T", value)
 
 
+def _read_object(data: bytes) -> dict[str, Any] | None:
+    """Return the object of JSON that an answer is; None for anything else."""
+    with suppress(ValueError):
+        told = json.loads(data)
+        return told if isinstance(told, dict) else None
+    return None
+
+
 def refusal(status: int, said: str, namespace: str) -> RefusedError:
     """Return the error of what the API server refuses, with the way out.
 
@@ -560,14 +642,14 @@ def refusal(status: int, said: str, namespace: str) -> RefusedError:
     namespace
         The one that was asked in.
     """
-    said = shortened(said, _LONGEST) or f"HTTP {status}"
+    told, said = said, shortened(said, _LONGEST) or f"HTTP {status}"
     if status == HTTPStatus.UNAUTHORIZED:
         what = "the API server does not know you: the kubeconfig's token or certificate is expired"
         fix = "log in to the cluster anew, and see what `kubectl get pods` says"
     elif _NO_SUCH_NAMESPACE.search(said) or "is being terminated" in said:
         what = f"there is no namespace {namespace!r}, or it is being removed"
         fix = "name another one by kubernetes_namespace, or make it: kubectl create namespace"
-    elif "exceeded quota" in said:
+    elif _BEYOND_QUOTA in told:
         what = f"the namespace's quota does not allow that: {said}"
         fix = "ask for less, or see `kubectl describe quota`"
     elif "PodSecurity" in said or "admission webhook" in said or "denied the request" in said:
@@ -580,7 +662,7 @@ def refusal(status: int, said: str, namespace: str) -> RefusedError:
         what = f"the API server refuses: {said}"
         fix = "choose others of the job's options: `submarine job run --help` lists them"
     error = RefusedError(what, where=f"namespace {namespace}", fix=fix)
-    error.status = status
+    error.status, error.told = status, told
     return error
 
 
@@ -592,5 +674,8 @@ def _is_unauthorized(error: BaseException) -> bool:
 
 def _said(error: BaseException) -> str:
     """Return what a client's error says, in one line without its objects' addresses."""
-    reason = getattr(error, "reason", None) or error
-    return shortened(re.sub(r"<[^<>]*>[:,]? ?", "", str(reason)), _LONGEST)
+    reason = str(getattr(error, "reason", None) or error)
+    reason, *more = reason.split(" -+-+- ")  # of a WebSocket: the answer's headers, and its body
+    if more and (told := _read_object(more[-1].encode())):
+        reason += f": {told.get('message')}"
+    return shortened(re.sub(r"<[^<>]*>[:,]? ?", "", reason), _LONGEST)

@@ -95,7 +95,7 @@ class PodFiles:
         self._wire: Any = None
         self._heard = bytearray()
         self._tried_at = -math.inf
-        self._why = ""
+        self._why = self._unreachable("it hung up")
 
     def close(self) -> None:
         """Hang up; the task runs on."""
@@ -296,7 +296,8 @@ class PodFiles:
             yield
         except (*WIRE_ERRORS, ValueError, KeyError, TypeError) as error:
             self.close()
-            raise self._unreachable(str(error)[:200] or type(error).__name__) from error
+            self._why = self._unreachable(str(error)[:200] or type(error).__name__)
+            raise self._why from error
 
     def _say(self, what: str, body: bytes, **more: object) -> None:
         question = json.dumps({"do": what, "size": len(body), **more}).encode() + b"\n"
@@ -316,7 +317,7 @@ class PodFiles:
 
     def _open(self) -> None:
         if time.monotonic() - self._tried_at < self.again_after:
-            raise self._unreachable(self._why)
+            raise self._why
         self._tried_at = time.monotonic()
         source = Path(runtime.__file__).read_bytes()
         command = [self._python, "-I", "-c", _BEGIN, "serve", runtime.ROOT, self._task]
@@ -324,10 +325,14 @@ class PodFiles:
             self._wire = self._api.open(self._name, FILES_CONTAINER, command)
             self._heard.clear()
             self._send(f"{len(source)}\n".encode() + source)
-        except (*WIRE_ERRORS, ClusterError) as error:
+        except ClusterError as error:
             self.close()
-            self._why = str(getattr(error, "what", error))[:200]
-            raise self._unreachable(self._why) from error
+            self._why = error
+            raise
+        except WIRE_ERRORS as error:
+            self.close()
+            self._why = self._unreachable(str(error)[:200])
+            raise self._why from error
 
     def _unreachable(self, why: str) -> ClusterError:
         return ClusterError(

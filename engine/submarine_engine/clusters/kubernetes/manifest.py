@@ -37,6 +37,9 @@ _KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 _KUEUE_COUNT = "kueue.x-k8s.io/pod-group-total-count"
 _KUEUE_AGAIN = "kueue.x-k8s.io/retriable-in-group"
 
+NOBODY_CAME = "nobody has brought this pod its job"
+"""The last word of a pod that has waited for its files in vain."""
+
 _BOOT = f"""\
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
@@ -49,7 +52,7 @@ while not os.path.exists("{ROOT}/ready"):
         except OSError:
             silent = patience
         if silent >= patience:
-            sys.exit("nobody has brought this pod its job")
+            sys.exit("{NOBODY_CAME}")
         until += patience - silent
     time.sleep(0.02)
 os.execv(sys.executable, [sys.executable, "-I", *sys.argv[2:]])
@@ -178,6 +181,20 @@ def read_tolerations(text: str | None) -> list[dict[str, str]]:
             **one, **({"value": value} if equals else {}), **({"effect": effect} if effect else {}),
         })  # fmt: skip
     return found
+
+
+def tolerations_of(spec: JobSpec) -> list[dict[str, str]]:
+    """Return the taints that a job's pods are likely to meet, before there are any to tell.
+
+    Clouds have pods tolerate the taint of the GPUs that they ask for (ExtendedResourceToleration).
+
+    Parameters
+    ----------
+    spec
+        The job.
+    """
+    own = {"key": gpu_resource(spec), "operator": "Exists", "effect": "NoSchedule"}
+    return [*read_tolerations(chosen(spec, "tolerations")), *([own] if spec.gpus else [])]
 
 
 def read_volumes(text: str | None) -> dict[str, str]:

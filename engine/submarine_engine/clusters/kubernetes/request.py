@@ -15,7 +15,12 @@ from submarine_engine.amounts import exactly, shortened
 from submarine_engine.clusters.backend import Allocated, Counted, KeptJob
 from submarine_engine.clusters.container import OOM
 from submarine_engine.clusters.kubernetes.archive import task_archive
-from submarine_engine.clusters.kubernetes.client import LONGEST_REASON, RefusedError, TakenError
+from submarine_engine.clusters.kubernetes.client import (
+    LONGEST_REASON,
+    QuotaError,
+    RefusedError,
+    TakenError,
+)
 from submarine_engine.clusters.kubernetes.environment import (
     EnvironmentSender,
     refuse_other_python,
@@ -28,6 +33,7 @@ from submarine_engine.clusters.kubernetes.files import (
 )
 from submarine_engine.clusters.kubernetes.manifest import (
     FILES_CONTAINER,
+    NOBODY_CAME,
     OWNER,
     TASK_CONTAINER,
     chosen,
@@ -35,8 +41,10 @@ from submarine_engine.clusters.kubernetes.manifest import (
     manifests,
     node_labels,
     read_volumes,
+    tolerations_of,
 )
 from submarine_engine.clusters.kubernetes.noted import NOTE
+from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
 from submarine_engine.clusters.kubernetes.state import (
     CONTAINER_WORDS,
     HOPELESS,
@@ -73,6 +81,9 @@ nodes are not ours to know, each turn has twice the time of the one before, up t
 
 _RESTS_FOR = 5.0
 """Seconds at most that a job which has given its pods back waits before it asks for others."""
+
+_RESTS_AT_MOST = 60.0
+"""The same for one that a quota keeps from having them all: each turn has twice as many."""
 
 _STUCK_FOR = 120.0
 """Seconds for which is tried what may pass: a registry may be away for a while, and what the
@@ -120,6 +131,8 @@ class KubernetesRequest(NotedRequest):
         self._stuck_since: float | None = None
         self._stopped = False
         self._wrong = self._unasked = ""
+        self._held_up: ClusterError | None = None  # what keeps it from beginning with its pods
+        self._tolerations = tolerations_of(job.spec)
         if self._names and not self._note.get("created"):
             state.miss_answer()  # a keeper was killed as it asked
 
@@ -137,13 +150,13 @@ class KubernetesRequest(NotedRequest):
         if self._note.get("withdrawn"):
             return None
         if not self._note.get("created"):
-            if not self._is_time():
-                return None
             try:
+                if not self._is_time():
+                    return None
                 self._create()
             except SubmissionError:
                 raise
-            except ClusterError as error:  # it does not answer: `waiting` says so
+            except ClusterError as error:  # it does not answer, say: `waiting` tells
                 self._unasked = error.what
                 self._state.miss_answer()
                 return None
@@ -162,16 +175,35 @@ class KubernetesRequest(NotedRequest):
         self._tried_at = time.monotonic()
         if self._note.get("pods"):
             return True  # an earlier keeper has begun to ask
+        spec = None
         with suppress(ClusterError):
             spec = self._sized()
-            if spec is not None:
-                made = self._manifests(spec)
-                names = {task: one["metadata"]["name"] for task, one in made.items()}
-                asked = time.time()
-                workers = None if self._job.spec.elastic is None else _workers(spec)
-                self._note_down(pods=names, workers=workers, asked=asked)
-                return True
-        return False
+        if spec is None:
+            return False
+        made = self._manifests(spec)
+        names = {task: one["metadata"]["name"] for task, one in made.items()}
+        workers = None if self._job.spec.elastic is None else _workers(spec)
+        self._note_first(pods=names, workers=workers, asked=time.time())
+        return True
+
+    def _note_first(self, **more: object) -> None:
+        """Note what is done next; nothing is noted where that cannot be written.
+
+        Raises
+        ------
+        ClusterError
+            It cannot be written now, as the disk is full, say.
+        """
+        before = self._note
+        try:
+            self._note_down(**more)
+        except OSError as error:
+            self._note = before
+            raise ClusterError(
+                f"the job's folder cannot be written: {error.strerror or error}",
+                where=str(self._job.paths.root),
+                fix="make room on its disk: the job goes on by itself then",
+            ) from error
 
     def _sized(self) -> JobSpec | None:
         """Return the job as large as there is room for; None where it has to wait for that.
@@ -180,13 +212,14 @@ class KubernetesRequest(NotedRequest):
         """
         spec, role = self._job.spec, self._job.spec.elastic
         if role is not None and role.least is not None:
-            sizes = [spec.sized(n) for n in range(role.count, role.least - 1, -1)]
+            most = max(role.least, int(self._note.get("most", role.count)))
+            sizes = [spec.sized(n) for n in range(most, role.least - 1, -1)]
         elif len(spec.tasks) == 1 or spec.queue:
             return spec
         else:
             sizes = [spec]
         if (
-            free := self._state.free(node_labels(spec))
+            free := self._state.free(node_labels(spec), self._tolerations)
         ) is None:  # not ours to know: it is given back if need be
             return sizes[-1]
         for one in sizes:
@@ -203,7 +236,7 @@ class KubernetesRequest(NotedRequest):
         if (known := self._state.nodes()) is None:
             return None
         labels = node_labels(spec)
-        nodes = [node for node in known if node.usable and node.has(labels)]
+        nodes = [one for one in known if one.usable and one.takes(labels, self._tolerations)]
         pods = (pod["spec"] for pod in self._manifests(spec).values())
         return fits(pods, {node.name: node.room for node in nodes})
 
@@ -227,12 +260,15 @@ class KubernetesRequest(NotedRequest):
         ClusterError
             It does not answer now.
         """
-        there = self._pods(since=time.monotonic())
+        there = set(self._pods(since=time.monotonic()))
         for task, manifest in self._manifests(self._spec).items():
             if task in there:
                 continue
             try:
                 self._state.api.create(manifest)
+            except QuotaError as error:
+                self._meet_quota(error, len(there))
+                raise
             except TakenError as error:
                 if self._names[task] not in self._state.pods(since=time.monotonic()):
                     raise SubmissionError(
@@ -240,14 +276,30 @@ class KubernetesRequest(NotedRequest):
                         where=self._names[task],
                         fix="submit the job again: it gets another name",
                     ) from error
+            there.add(task)
         self._asked_at = time.monotonic()
-        self._note_down(created=True)
+        self._note_first(created=True)
+
+    def _meet_quota(self, error: QuotaError, created: int) -> None:
+        """Have the job wait for its quota, and hold nothing meanwhile that others could have.
+
+        A job that has begun before is not refused for good: its quota was another one then.
+        """
+        if self._job.attempt == 1:
+            smallest = self._manifests(self._job.spec.smallest)
+            refuse_beyond_quota(error, [pod["spec"] for pod in smallest.values()])
+        self._unasked = error.what  # it rests longer for that
+        if created:
+            self._give_back(created)
 
     def _pods(self, *, since: float = float("-inf"), hurry: bool = False) -> dict[str, Pod]:
         """Return the attempt's pods by task, as far as there are any; they are remembered."""
         found = self._state.pods(since=max(since, self._asked_at), hurry=hurry)
         mine = {task: found[name] for task, name in self._names.items() if name in found}
         self._last.update(mine)
+        if mine and len(mine) == len(self._names):  # admission may have added some
+            told = [pod.told["spec"].get("tolerations") or [] for pod in mine.values()]
+            self._tolerations = [one for each in told for one in each]
         for pod in mine.values():
             if pod.ending:
                 self._ending.setdefault(pod.name, time.monotonic())
@@ -268,32 +320,38 @@ class KubernetesRequest(NotedRequest):
         try:
             if self._note.get("turning"):
                 self._turn_back()
+                self._held_up = None
                 return None
             pods = self._pods(hurry=True)
-            names = self._names
             for task, pod in pods.items():
                 if task not in self._brought:
                     self._bring_once_it_runs(task, pod)
             # A pod whose files are there need not run its task: that container has the GPUs.
-            if not all(task in pods and self._has_begun(task, pods[task]) for task in names):
+            if not all(one in pods and self._has_begun(one, pods[one]) for one in self._names):
                 self._refuse_hopeless(pods)
                 if not self._turn_if_lost(pods):
                     self._give_back_if_partly(pods)
+                self._held_up = None
                 return None
+            self._note_given()
         except SubmissionError:
             raise
-        except ClusterError:  # for now
+        except ClusterError as error:  # for now
+            self._held_up = error
             return None
         self._end_sending()
         self._state.submit_queue.leave(self._id)
+        return self._given
+
+    def _note_given(self) -> None:
         # Whole seconds are told: before it was asked for it held nothing.
         asked = float(self._note.get("asked", 0.0))
-        self._given = {
-            task: Allocated(names[task], pod.node, max(pod.scheduled_at, asked))
-            for task, pod in ((task, self._last[task]) for task in names)
+        given = {
+            task: Allocated(name, self._last[task].node, max(self._last[task].scheduled_at, asked))
+            for task, name in self._names.items()
         }
-        self._note_down(given=self._given)
-        return self._given
+        self._note_first(given=given)
+        self._given = given
 
     def _bring_once_it_runs(self, task: str, pod: Pod) -> None:
         """Bring a pod its files; try it before the cluster says that the pod runs.
@@ -401,6 +459,12 @@ class KubernetesRequest(NotedRequest):
                     shortened(str(more.get("message") or more.get("reason")), LONGEST_REASON)
                 )
         words = "; ".join(dict.fromkeys(filter(None, said))) or pod.phase
+        if NOBODY_CAME in words and self._held_up is not None:
+            raise SubmissionError(
+                f"its pod ended before its task began: {self._held_up.what}",
+                where=pod.name,
+                fix=self._held_up.fix,
+            )
         raise SubmissionError(
             f"its pod ended before its task began: {words}",
             where=str(self._job.launch["image"]),
@@ -418,8 +482,13 @@ class KubernetesRequest(NotedRequest):
         self._partly_since = self._partly_since or time.monotonic()
         if time.monotonic() - self._partly_since > self._patience():
             self._partly_since = None
-            self._note_down(turning=True)
-            self._turn_back()
+            self._give_back(placed)
+
+    def _give_back(self, found: int) -> None:
+        """Give all pods back; an elastic job asks again for no more of them than were `found`."""
+        others = len(self._names) - _workers(self._spec)
+        self._note_first(created=True, turning=True, most=found - others)
+        self._turn_back()
 
     def _patience(self) -> float:
         """Return for how many seconds some of the pods may hold nodes that others lack."""
@@ -451,7 +520,7 @@ class KubernetesRequest(NotedRequest):
                 )
             lost = True
         if lost:
-            self._note_down(turning=True)
+            self._note_first(turning=True)
             self._turn_back()
         return lost
 
@@ -468,9 +537,10 @@ class KubernetesRequest(NotedRequest):
             for files in self._files.values():
                 files.close()
             self._files, self._brought, self._last, self._placed = {}, set(), {}, {}
-            turn = int(self._note.get("turn", 0)) + 1
-            self._note_down(turn=turn, pods=None, created=False, turning=False)
-            self._rests_until = time.monotonic() + random.uniform(0.5, 1.0) * _RESTS_FOR  # noqa: S311 - no secret
+            turn = int(self._note.get("turn", 0))
+            self._note_first(turn=turn + 1, pods=None, created=False, turning=False)
+            rests = min(_RESTS_FOR * 2.0**turn, _RESTS_AT_MOST) if self._unasked else _RESTS_FOR
+            self._rests_until = time.monotonic() + random.uniform(0.5, 1.0) * rests  # noqa: S311 - no secret
 
     # Following.
 
@@ -498,16 +568,25 @@ class KubernetesRequest(NotedRequest):
         spec, api = self._job.spec, self._state.api
         if spec.elastic is None or self._state.submit_queue.has(_GPUS):
             return 0
-        pods, free = api.all_pods(), self._state.free(node_labels(spec))
+        pods, free = api.all_pods(), self._state.free(node_labels(spec), self._tolerations)
         if pods is None or free is None:  # not ours to know
             return 0
         name = gpu_resource(spec)
-        if any(not pod["spec"].get("nodeName") and needs(pod["spec"])[name] for pod in pods):
+        if any(_waits(pod["spec"]) and needs(pod["spec"])[name] for pod in pods):
             return 0
         had = self._spec.tasks
         more = [pod for task, pod in self._manifests(spec).items() if task not in had]
         sizes = range(len(more), 0, -1)
-        return next((n for n in sizes if fits((pod["spec"] for pod in more[:n]), free)), 0)
+        found = next((n for n in sizes if fits((pod["spec"] for pod in more[:n]), free)), 0)
+        return found if found and self._is_allowed(more[0]) else 0
+
+    def _is_allowed(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether the cluster would take one more pod: a quota may have no room where nodes do."""
+        try:
+            self._state.api.create(manifest, dry_run=True)
+        except (QuotaError, SubmissionError):
+            return False
+        return True
 
     @property
     def trouble(self) -> str:
@@ -674,8 +753,9 @@ class KubernetesRequest(NotedRequest):
             words = self._sender.words or words
         if not pods and len(self._job.spec.tasks) > 1 and queue.is_turn(self._id):
             words = f"it waits until all {len(self._job.spec.tasks)} of its tasks find room at once"
-        if not self._note.get("created"):
-            words = self._unasked or words
+        if self._held_up is not None:
+            words = f"{self._held_up.what}; {self._held_up.fix}"
+        words = self._unasked or words
         return queue.before(self._id), "; ".join(filter(None, (used, words)))
 
     def _before_in_queue(self) -> tuple[int, str]:
@@ -687,11 +767,12 @@ class KubernetesRequest(NotedRequest):
     def _used(self) -> str:
         """Return how many of the GPUs are in use; empty where that is not ours to know."""
         labels = node_labels(self._job.spec)
-        nodes, free = self._state.nodes(), self._state.free(labels)
+        nodes, free = self._state.nodes(), self._state.free(labels, self._tolerations)
         if nodes is None or free is None:
             return ""
         name = gpu_resource(self._job.spec)
-        total = int(sum(node.room.get(name, 0) for node in nodes if node.has(labels)))
+        mine = (node for node in nodes if node.takes(labels, self._tolerations))
+        total = int(sum(node.room.get(name, 0) for node in mine))
         left = int(sum(max(0, room[name]) for room in free.values()))
         return f"{total - left}/{total} GPUs in use"
 
@@ -732,6 +813,11 @@ class KubernetesRequest(NotedRequest):
 
 def _workers(spec: JobSpec) -> int:
     return sum(task.startswith("worker-") for task in spec.tasks)
+
+
+def _waits(pod_spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod waits for a node: one that a queue holds back does not yet."""
+    return not (pod_spec.get("nodeName") or pod_spec.get("schedulingGates"))
 
 
 def _runs(pod: Pod, container: str) -> bool:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -58,6 +58,7 @@ OOM_WORDS = "OOMKilled: the task took more memory than it asked for"
 
 _LOST = frozenset({"Evicted", "Preempting", "Preempted", "NodeLost", "NodeShutdown", "Shutdown",
                    "Terminated", "NodeAffinity", "UnexpectedAdmissionError"})  # fmt: skip
+_KEEPS_AWAY = ("NoSchedule", "NoExecute")  # effects of taints
 _SCHEDULER_WORDS = (
     ("untolerated taint", "nodes have taints that it does not tolerate (--tolerations)"),
     ("didn't match Pod's node affinity/selector", "no node has the labels of --node_selector"),
@@ -197,13 +198,14 @@ def _words(reason: object, message: object) -> str:
 
 
 class Node(NamedTuple):
-    """A node: what it has of each resource, its labels, and whether pods come to it."""
+    """A node: what it has of each resource, and which pods come to it."""
 
     name: str
     usable: bool
     room: Mapping[str, Decimal]
     gpu_name: str
     labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, Any]]
 
     @classmethod
     def read(cls, told: Answer) -> Node:
@@ -211,17 +213,43 @@ class Node(NamedTuple):
         conditions = told.get("status", {}).get("conditions") or []
         ready = any(o.get("type") == "Ready" and o.get("status") == "True" for o in conditions)
         labels = told["metadata"].get("labels") or {}
+        spec = told.get("spec", {})
         return cls(
             told["metadata"]["name"],
-            ready and not told.get("spec", {}).get("unschedulable"),
+            ready and not spec.get("unschedulable"),
             read_amounts(told.get("status", {}).get("allocatable") or {}),
             str(labels.get("nvidia.com/gpu.product") or "GPU"),
             labels,
+            [one for one in spec.get("taints") or [] if one.get("effect") in _KEEPS_AWAY],
         )
 
     def has(self, labels: Mapping[str, str]) -> bool:
         """Return whether it has all of these labels."""
         return labels.items() <= self.labels.items()
+
+    def takes(self, labels: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether pods come to it, by its labels and its taints.
+
+        Parameters
+        ----------
+        labels
+            That they want of nodes.
+        tolerations
+            Theirs, as the API has them.
+        """
+        meets = (any(_tolerates(one, taint) for one in tolerations) for taint in self.taints)
+        return self.has(labels) and all(meets)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Return whether a pod with a toleration meets a taint, as the scheduler has it."""
+    key, effect = toleration.get("key"), toleration.get("effect")
+    if (key and key != taint.get("key")) or (effect and effect != taint.get("effect")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return True
+    same = (toleration.get("value") or "") == (taint.get("value") or "")
+    return bool(key) and toleration.get("operator") in (None, "Equal") and same
 
 
 def read_amounts(told: Mapping[str, Any]) -> dict[str, Decimal]:
@@ -330,18 +358,23 @@ class KubernetesState:
         told = self.api.nodes()
         return None if told is None else [Node.read(one) for one in told]
 
-    def free(self, labels: Mapping[str, str]) -> dict[str, Counter[str]] | None:
+    def free(
+        self, labels: Mapping[str, str], tolerations: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Counter[str]] | None:
         """Return what each usable node has free; None where that is not ours to know.
 
         Parameters
         ----------
         labels
             That nodes must have.
+        tolerations
+            Of the pods that are to come to them.
         """
         nodes, pods = self.nodes(), self.api.all_pods()
         if nodes is None or pods is None:
             return None
-        free = {node.name: Counter(node.room) for node in nodes if node.usable and node.has(labels)}
+        usable = (node for node in nodes if node.usable and node.takes(labels, tolerations))
+        free = {node.name: Counter(node.room) for node in usable}
         for pod in pods:
             if (node := pod["spec"].get("nodeName")) in free:
                 free[node].subtract(needs(pod["spec"]))
@@ -349,7 +382,7 @@ class KubernetesState:
 
 
 def fits(pod_specs: Iterable[Mapping[str, Any]], free: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether there is room for pods at once, by what is free; taints are not looked at.
+    """Whether there is room for pods at once, by what is free on nodes that take them.
 
     Parameters
     ----------
