@@ -391,7 +391,7 @@ def test_a_server_that_does_not_answer_for_a_while_costs_no_line(
 
     def answer(*words):
         asked.append(words)
-        if len(asked) % 2 == 0:
+        if len(asked) in {2, 5, 6}:
             raise ClusterError("Azkaban does not answer")
         return ask(*words)
 
@@ -400,6 +400,17 @@ def test_a_server_that_does_not_answer_for_a_while_costs_no_line(
         lines, _, ended = followed(client, number)
     assert (lines, ended.state) == (followed(client, number)[0], "SUCCEEDED")
     assert len(asked) > 1
+
+
+def test_a_log_that_never_comes_is_told_after_a_while(client, uploaded, tmp_path, monkeypatch):
+    def answer(*_):
+        raise ClusterError("Azkaban does not answer")
+
+    number, _ = client.execute(uploaded, "train", program(tmp_path, "first"))
+    monkeypatch.setattr(client, "log", answer)
+    monkeypatch.setattr("submarine_engine.flows.azkaban_client._SILENT", 1.0)
+    with pytest.raises(ClusterError, match="does not answer"):
+        [*client.follow(number)]
 
 
 def test_one_that_does_not_answer_at_all_is_told_at_once(client, monkeypatch):

@@ -531,8 +531,9 @@ class Azkaban:
         while True:
             try:
                 now = self.execution(number)
-                heard = time.monotonic()
+                heard = heard or time.monotonic()
                 yield from self._news(now, logs)
+                heard = time.monotonic()
             except ClusterError:  # it may be started anew: the execution goes on meanwhile
                 if heard is None or time.monotonic() - heard > _SILENT:
                     raise
