@@ -30,6 +30,8 @@ ASIDE_LIVES = 24 * 3600.0
 _NAME = "step-"
 _ASIDE = ".part"
 _PIECE = 1 << 20
+# Gone since, or a link that leads where nobody can look; all else is the disk's.
+_UNSEEN = (errno.ENOENT, errno.ELOOP, errno.EACCES)
 
 
 def name_of(step: int) -> str:
@@ -291,6 +293,16 @@ def _open_file(path: str, flags: int) -> int:
     return descriptor
 
 
+def _size_of(entry: os.DirEntry[str]) -> int | None:
+    """Return the size of a file, -1 of what is none; None of what cannot be seen."""
+    try:
+        return entry.stat().st_size if entry.is_file() else -1
+    except OSError as error:
+        if error.errno not in _UNSEEN:
+            raise
+        return None
+
+
 class Folder:
     """A folder of a file system that all who write there see.
 
@@ -317,8 +329,9 @@ class Folder:
         found = {}
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self._path(name)) as all_:
             for one in all_:
-                with suppress(OSError):  # gone since, or a link that leads where nobody can look
-                    found[one.name] = one.stat().st_size if one.is_file() else -1
+                size = _size_of(one)
+                if size is not None:
+                    found[one.name] = size
         return found
 
     def read(self, name: str) -> bytes | None:

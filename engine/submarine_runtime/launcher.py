@@ -171,8 +171,7 @@ def _let_inside(
     except OSError:  # nobody asks, or the disk fails for a moment
         return before
     if asked != before:
-        # The task may have used up its limit of processes: whoever asks waits in vain, it runs on.
-        with suppress(OSError):
+        try:
             subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-I", launch["inside"], os.getcwd(), str(pid)],
                 env=environment,
@@ -180,6 +179,8 @@ def _let_inside(
                 stdin=subprocess.DEVNULL,
                 preexec_fn=_begin_child,  # noqa: PLW1509 - no threads here
             )
+        except OSError:  # the task has used up its limit of processes: the next look tries again
+            return before
     return asked
 
 
@@ -208,11 +209,13 @@ def _end_rest() -> None:
 def _pack(launch: dict[str, Any]) -> None:
     """Pack what the task has left as artifacts."""
     # Where that cannot begin they are lost, and how the task ended is told all the same.
-    with suppress(OSError):
-        if os.path.isdir("artifacts") and os.listdir("artifacts"):
-            with open("stderr", "ab") as stderr:
+    with suppress(OSError), open("stderr", "ab", buffering=0) as stderr:
+        try:
+            if os.path.isdir("artifacts") and os.listdir("artifacts"):
                 pack = [sys.executable, "-I", launch["artifacts"], "artifacts", "."]
                 subprocess.run(pack, stderr=stderr, check=False)  # noqa: S603 - our own program
+        except OSError as error:
+            stderr.write(f"submarine: its artifacts cannot be kept: {error.strerror}\n".encode())
 
 
 def _oom_kills() -> list[str]:

@@ -376,6 +376,7 @@ class EventShip:
         self._folder = folder
         self._there = WebFolder(urls, below)
         self._sent: dict[str, int] = {}
+        self._has_unread = False
 
     def step(self) -> bool:
         """Bring what is new; return whether that was all of it.
@@ -385,15 +386,18 @@ class EventShip:
         OSError
             HDFS does not take it; the next step goes on.
         """
+        self._has_unread = False
         more = [self._bring(name) for name in self._files(self._folder)]
         return not any(more)
 
     def finish(self, seconds: float) -> None:
         """Bring the rest of a task that is over, and say so; give up after `seconds`."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        is_late = False
+        while not is_late:
+            is_late = time.monotonic() + _BETWEEN >= until
             with suppress(OSError):
-                if self.step():
+                if self.step() and (is_late or not self._has_unread):
                     self._there.create(_OVER, b"")
                     return
             time.sleep(_BETWEEN)
@@ -410,6 +414,7 @@ class EventShip:
                 file.seek(sent)
                 data = file.read(_EVENTSHIP_PIECE)
         except OSError:  # that file's own: the next step tries it again
+            self._has_unread = True
             return False
         # Where it is not certain whether bytes were appended, the file is brought anew.
         self._sent.pop(name, None)

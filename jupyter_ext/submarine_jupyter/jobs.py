@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -56,7 +56,9 @@ def origin_of(paths: JobPaths) -> Origin:
     key = str(paths.root)
     if (known := _found.get(key)) is not None:
         return known
-    if (read := _read(paths)) != Origin():
+    record = _json(paths, "record.json")
+    read = _read(paths, record)
+    if record:
         _found[key] = read
         while len(_found) > _MOST:
             with suppress(KeyError):  # another thread has taken the last one
@@ -64,8 +66,7 @@ def origin_of(paths: JobPaths) -> Origin:
     return read
 
 
-def _read(paths: JobPaths) -> Origin:
-    record = _json(paths, "record.json")
+def _read(paths: JobPaths, record: Mapping[str, Any]) -> Origin:
     manifest = _json(paths, "bundle/manifest.json")
     spec = record.get("spec")
     spec = spec if isinstance(spec, dict) else {}

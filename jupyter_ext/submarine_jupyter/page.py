@@ -85,7 +85,7 @@ class JobPage(JupyterHandler):
         except (SubmarineError, OSError) as error:
             status = status_of(error)
             self.set_status(status)
-            passes = status != HTTPStatus.NOT_FOUND  # a cluster that is silent answers again
+            passes = status >= HTTPStatus.INTERNAL_SERVER_ERROR  # one that is silent answers again
             text = _document("no page", f"<p>{escape(str(error))}</p>", running=passes)
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")

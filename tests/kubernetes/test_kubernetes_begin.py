@@ -291,6 +291,8 @@ def test_who_does_not_see_nodes_waits_longer_from_turn_to_turn(gang):
         request._note_down(turn=turn)
         times.append(request._patience())
     assert times == [20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 900.0, 900.0]
+    request._note_down(turn=5000)  # a night of turns of which each took a minute
+    assert request._patience() == 900.0
 
 
 def test_a_gang_that_is_larger_than_its_cluster_has_the_time_to_add_nodes(gang):
@@ -412,6 +414,9 @@ def test_an_elastic_job_has_as_many_workers_as_its_quota_gives(gang, monkeypatch
     until_placed(request, nodes, 3)
     assert request.room() == 0, "a node has room for a fourth, and the quota has not"
     nodes.refuse = lambda: None
+    assert request.room() == 0, "the quota was asked a moment ago"
+    monkeypatch.setattr(f"{REQUEST}._ASKS_AGAIN", 0.0)
+    request._no_room_until = 0.0
     assert request.room() == 1
     assert len(nodes.pods) == 3
 

@@ -25,6 +25,8 @@ import { sentence } from './words';
 /** Of a line in a chart, which has not more pixels across; its extremes are there all the same. */
 const POINTS = 500;
 const UNREACHABLE = 'Server unreachable';
+/** Too slow, too early, too often; 424 is JupyterHub's for a server that is not up. */
+const PASSING = new Set([408, 424, 425, 429]);
 
 /** What happened, where, and what to do next, in the server's words. */
 export class ApiError extends Error {
@@ -40,7 +42,7 @@ export class ApiError extends Error {
 
   /** Whether it may do better later: a server that is begun again, a cluster that is silent. */
   get passes(): boolean {
-    return this.status === 0 || this.status >= 500;
+    return this.status === 0 || this.status >= 500 || PASSING.has(this.status);
   }
 }
 

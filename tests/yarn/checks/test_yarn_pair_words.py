@@ -95,3 +95,46 @@ def test_of_two_none_of_which_is_active_it_is_said_how_each_is(nobody):
         manager(nobody, nobody).nodes()
     assert gone.value.what.endswith(f"http://{nobody} and http://{nobody} do not answer")
     assert "submarine doctor --cluster yarn" in gone.value.fix
+
+
+class _Beginning(BaseHTTPRequestHandler):
+    """A ResourceManager that recovers: its pages are there before it knows an application."""
+
+    def do_GET(self):
+        server = self.server
+        if self.path.startswith("/ws/v1/cluster/info"):
+            state, told = "ACTIVE" if server.active else "INITIALIZING", 200
+            data = {"clusterInfo": {"haState": state}}
+            server.known = server.known or (server.active and server.recovers)
+        elif server.known:
+            told, data = 200, {"app": {"id": "application_1_0001", "state": "RUNNING"}}
+        else:
+            words = "app with id: application_1_0001 not found"
+            told, data = 404, {"RemoteException": {
+                "exception": "NotFoundException", "message": words,
+                "javaClassName": "org.apache.hadoop.yarn.webapp.NotFoundException",
+            }}  # fmt: skip
+        content = json.dumps(data).encode()
+        self.send_response(told)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_one_that_recovers_has_forgotten_nothing():
+    """Its web pages come up before it has read what ran: no job may be taken for lost by that."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Beginning) as server:
+        server.active, server.known, server.recovers = False, False, True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        rm = manager(f"127.0.0.1:{server.server_port}", f"127.0.0.1:{server.server_port}")
+        with pytest.raises(ClusterError, match="not found"):
+            rm.application("application_1_0001")
+        server.active = True  # between the first question and the second
+        assert rm.application("application_1_0001")["state"] == "RUNNING"
+        server.known = server.recovers = False  # it was started without recovery
+        told = rm.application("application_1_0001")
+        assert (told["state"], "does not know it" in told["diagnostics"]) == ("FAILED", True)
+        server.shutdown()

@@ -79,6 +79,7 @@ _NODES_WITHIN = 900.0
 """The same for a job that has no room in the cluster as it is, which may be adding nodes. Where the
 nodes are not ours to know, each turn has twice the time of the one before, up to this."""
 
+_ASKS_AGAIN = 30.0  # seconds: each question goes through all that admits pods there
 _RESTS_FOR = 5.0
 """Seconds at most that a job which has given its pods back waits before it asks for others."""
 
@@ -117,6 +118,7 @@ class KubernetesRequest(NotedRequest):
         super().__init__(job, NOTE, state.submit_queue, line)
         self._state = state
         self._tried_at = self._asked_at = self._rests_until = float("-inf")
+        self._no_room_until = float("-inf")
         # What was given before: of a pod that is over the cluster may know nothing any more.
         given = self._note.get("given") or {}
         self._given = {task: Allocated(*told) for task, told in given.items()}
@@ -495,7 +497,12 @@ class KubernetesRequest(NotedRequest):
         if (would_fit := self._would_fit(self._spec)) is not None:
             return _BACK_AFTER if would_fit else _NODES_WITHIN
         # Whoever holds the others' GPUs may be done soon, or the cluster may be adding nodes.
-        return min(_BACK_AFTER * 2.0 ** int(self._note.get("turn", 0)), _NODES_WITHIN)
+        return min(_BACK_AFTER * 2.0**self._doublings, _NODES_WITHIN)
+
+    @property
+    def _doublings(self) -> int:
+        """How often a pause was doubled: once a turn. A float holds no thousand of them."""
+        return min(int(self._note.get("turn", 0)), 10)
 
     def _turn_if_lost(self, pods: Mapping[str, Pod]) -> bool:
         """Ask for all pods anew where the cluster has taken one back before its task began.
@@ -537,9 +544,11 @@ class KubernetesRequest(NotedRequest):
             for files in self._files.values():
                 files.close()
             self._files, self._brought, self._last, self._placed = {}, set(), {}, {}
+            rests = _RESTS_FOR
+            if self._unasked:
+                rests = min(_RESTS_FOR * 2.0**self._doublings, _RESTS_AT_MOST)
             turn = int(self._note.get("turn", 0))
             self._note_first(turn=turn + 1, pods=None, created=False, turning=False)
-            rests = min(_RESTS_FOR * 2.0**turn, _RESTS_AT_MOST) if self._unasked else _RESTS_FOR
             self._rests_until = time.monotonic() + random.uniform(0.5, 1.0) * rests  # noqa: S311 - no secret
 
     # Following.
@@ -582,9 +591,12 @@ class KubernetesRequest(NotedRequest):
 
     def _is_allowed(self, manifest: Mapping[str, Any]) -> bool:
         """Whether the cluster would take one more pod: a quota may have no room where nodes do."""
+        if time.monotonic() < self._no_room_until:
+            return False
         try:
             self._state.api.create(manifest, dry_run=True)
         except (QuotaError, SubmissionError):
+            self._no_room_until = time.monotonic() + _ASKS_AGAIN
             return False
         return True
 

@@ -165,7 +165,7 @@ class SlurmRequest(NotedRequest):
                 number = _FORGOTTEN
             if number is None:
                 # The tasks' folder may be there already, of as many as the note says.
-                workers = self._note.get("workers") or self._workers()
+                workers = (self._place.exists() and self._note.get("workers")) or self._workers()
                 self._note_down(workers=workers, asked=time.time())
                 self._write_tasks()
                 asks = asks_for_partitions(self._spec)

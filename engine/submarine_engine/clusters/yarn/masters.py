@@ -153,9 +153,10 @@ class Master:
         waiting
             What the master still waits for.
         """
+        left = {container.id for container in waiting}
+        self.asked_by = {name: job for name, job in self.asked_by.items() if name in left}
         if max(self.asked.values(), default=size) > size:
             self._await_heartbeat(rm)
-            left = {container.id for container in waiting}
             self.asked = {name: one for name, one in self.asked.items() if name in left}
 
     def _await_heartbeat(self, rm: ResourceManager) -> None:

@@ -125,10 +125,17 @@ class ResourceManager:
         was started anew without recovery, and what ran is over then; or it keeps no more of those
         that are over.
         """
+        path = f"{_CLUSTER}/apps/{app_id}"
         try:
-            report: dict[str, Any] = self.get(f"{_CLUSTER}/apps/{app_id}")["app"]
+            report: dict[str, Any] = self.get(path)["app"]
         except _UnknownError:
-            return {"id": app_id, "state": "FAILED", "diagnostics": _FORGOTTEN}
+            # One that recovers has its pages up before it knows anything, and is active after that.
+            if self.get(f"{_CLUSTER}/info")["clusterInfo"].get("haState") != "ACTIVE":
+                raise
+            try:
+                report = self.get(path)["app"]
+            except _UnknownError:
+                return {"id": app_id, "state": "FAILED", "diagnostics": _FORGOTTEN}
         return report
 
     def applications(self, **query: str) -> list[dict[str, Any]]:

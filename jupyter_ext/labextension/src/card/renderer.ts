@@ -44,6 +44,9 @@ export class CardRenderer extends Panel implements IRenderMime.IRenderer {
     const before = this._bundle;
     this._model = model;
     this._bundle = readBundle(model);
+    if (model.trusted && this._ui.problem === UNTRUSTED) {
+      this._ui = { ...this._ui, problem: '' }; // it was done what that asks for
+    }
     this.node.dataset.submarineJob = this._bundle.job;
     if (before && before.job !== this._bundle.job) {
       this._unwatch();

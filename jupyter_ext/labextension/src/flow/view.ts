@@ -151,6 +151,9 @@ export class FlowView extends Widget {
     if (this._busy || (action === 'flow-cancel' && !(await mayCancelRun(card.name)))) {
       return;
     }
+    if (this.isDisposed || path !== this._path) {
+      return; // another flow was shown while the question stood there
+    }
     // A new run for `run`; all else is about the run that is shown.
     const run = action === 'flow-run' || action === 'flow-build' ? '' : card.run;
     this._busy = action;
