@@ -40,9 +40,11 @@ def launched(tmp_path):
 
     def launch(script):
         (tmp_path / "script.py").write_text(ORPHANS + textwrap.dedent(script))
+        inside = tmp_path / "inside.py"
+        inside.write_text("import sys\nopen(sys.argv[1] + '/inside-began', 'w').close()\n")
         launch = {
             "gpus": 0, "command": [sys.executable, str(tmp_path / "script.py")], "tells": "",
-            "workdir": str(folder), "inside": "/no/such", "artifacts": "/no/such",
+            "workdir": str(folder), "inside": str(inside), "artifacts": "/no/such",
             "environment": {},
         }  # fmt: skip
         (folder / "launch.json").write_text(json.dumps(launch))
@@ -84,6 +86,20 @@ def test_what_could_not_be_read_once_is_heard_later(launched):
     """)
     assert process.wait(PATIENCE) == 0
     assert (launched.folder / "exit").read_text() == "143\n"
+
+
+def test_a_server_that_could_not_begin_is_begun_by_a_later_look(launched):
+    (launched.folder / "asked-to-end").touch()
+    process = launched("""
+        os.rename("../python", "../away")  # nothing can be begun by it meanwhile
+        open("inside-asked.json", "w").write("{}")
+        until_looked()
+        os.rename("../away", "../python")
+        while not os.path.exists("inside-began"): time.sleep(0.01)
+        os._exit(5)
+    """)
+    assert process.wait(PATIENCE) == 0
+    assert (launched.folder / "exit").read_text() == "5\n"
 
 
 def test_orphans_of_a_task_that_have_ended_are_gone_while_it_runs(launched):

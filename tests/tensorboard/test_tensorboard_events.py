@@ -17,6 +17,7 @@ from submarine_engine.history import JobPaths, TaskPaths, make_private, write_js
 from submarine_engine.tensorboard import scalar_reader, scalars
 from submarine_engine.tensorboard.event_dirs import LinkedFolder, Source
 from submarine_runtime import eventpack
+from submarine_runtime import ship as shipping
 from submarine_runtime.eventpack import LOG, finish, pack
 from submarine_runtime.ship import EventShip
 from tensorboard.summary import Writer
@@ -129,6 +130,20 @@ def test_a_file_that_cannot_be_read_keeps_no_other_from_hdfs(tmp_path):
     ship._there.create = lambda name, data: brought.append((name, data))
     assert ship.step()
     assert brought == [("good", b"here")]
+
+
+def test_a_task_is_said_to_be_whole_in_hdfs_once_its_last_file_could_be_read(tmp_path, monkeypatch):
+    late, brought = tmp_path / "late", []
+    ship = EventShip(str(tmp_path), "http://nowhere", "board", lambda _: ["late"])
+    ship._there.create = lambda name, data: brought.append((name, data))
+    monkeypatch.setattr(shipping.time, "sleep", lambda _: late.write_bytes(b"here"))
+    ship.finish(600.0)
+    assert [name for name, _ in brought] == ["late", shipping._OVER]
+    brought.clear()
+    late.unlink()
+    monkeypatch.setattr(shipping.time, "sleep", lambda _: None)
+    ship.finish(0.2)  # it never comes: all else is there
+    assert [name for name, _ in brought] == [shipping._OVER]
 
 
 @given(cut=st.integers(0, 200))

@@ -157,6 +157,19 @@ describe('CardRenderer', () => {
     }
   });
 
+  it('says no more that a notebook is not trusted once it is', async () => {
+    const button: Tree = ['button', { 'data-action': 'terminal' }, ['Terminal']];
+    const foreign: Tree = ['div', {}, [button, ['b', { 'data-slot': 'problem' }, ['']]]];
+    const data = { ...model.data[JOB_TYPE]!, tree: JSON.stringify(foreign) };
+    const { card } = await drawn({ data: { [JOB_TYPE]: data }, trusted: false } as never);
+    const words = () => card.node.querySelector('[data-slot=problem]')!.textContent!;
+    card.node.querySelector<HTMLElement>('[data-action=terminal]')!.click();
+    expect(words()).toContain('is not trusted');
+    await card.renderModel({ data: { [JOB_TYPE]: data }, trusted: true } as never);
+    expect(words()).toBe('');
+    card.dispose();
+  });
+
   it('has what the server draws act, whatever the notebook is', async () => {
     const { card, say, place } = await drawn();
     const board = vi.fn();

@@ -9,6 +9,8 @@ import { FlowView } from './view';
 
 vi.hoisted(() => vi.stubGlobal('DragEvent', Event)); // jsdom has none, and Lumino derives from it
 vi.mock('@jupyterlab/apputils', () => ({})); // its dialogs need a whole page
+const may = vi.hoisted(() => ({ cancel: vi.fn(async () => true) }));
+vi.mock('../commands/dialogs', () => ({ mayCancelRun: may.cancel }));
 
 const tree: Tree = ['div', {}, [['button', { 'data-action': 'flow-run' }, ['Run']]]];
 
@@ -60,5 +62,23 @@ it('says nothing of a flow that is not shown any more, nor draws it', async () =
   told.refuse!('the flow has a circle');
   await vi.advanceTimersByTimeAsync(1);
   expect([words(), run().disabled, view.node.innerHTML]).toEqual(['', false, shown]);
+  view.dispose();
+});
+
+it('cancels nothing, and goes on, where another flow came under the question', async () => {
+  const { view, api, run } = await opened();
+  const cancel = document.createElement('button');
+  cancel.dataset.action = 'flow-cancel';
+  run().after(cancel);
+  let answer: (yes: boolean) => void = () => undefined;
+  may.cancel.mockImplementationOnce(() => new Promise(told => (answer = told)));
+  cancel.click();
+  view.path = 'b.ipynb';
+  await vi.advanceTimersByTimeAsync(1);
+  answer(true);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(api.flowDo).not.toHaveBeenCalled();
+  run().click();
+  expect(api.flowDo).toHaveBeenCalledOnce();
   view.dispose();
 });
