@@ -231,7 +231,8 @@ def test_nobody_else_is_let_in(server, serving, start_server, module_home):
     page = Page(server, job, port)
     nobody = requests.Session()
     nobody.trust_env = False
-    for path in ("", "/", "/told/", f"/~{'0' * 64}/told/", page.key[-66:-1] + "0/told/"):
+    almost = page.key[-66:-1] + ("1" if page.key.endswith("0") else "0")
+    for path in ("", "/", "/told/", f"/~{'0' * 64}/told/", f"{almost}/told/"):
         answer = nobody.get(page.open + path, timeout=LIMIT, allow_redirects=False)
         assert answer.status_code == 302
         assert "/login?next=" in answer.headers["Location"]
