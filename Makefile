@@ -33,7 +33,7 @@ demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook 
 	$(BIN)/python scripts/run_notebook.py examples/quickstart.ipynb
 	@echo 'In JupyterLab: $(BIN)/jupyter lab examples/quickstart.ipynb'
 
-check: $(VENV)/.dev $(VENV)/.lab ## two minutes: lint, types, and every test that needs no service
+check: $(VENV)/.dev $(VENV)/.lab ## eight minutes: lint, types, and every test that needs no service
 	$(TOGETHER) lint typescript docs pytest-check
 
 test: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos ## set up, then check every promise once (chromium and Maven are installed where they are missing)
