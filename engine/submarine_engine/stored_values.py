@@ -55,7 +55,7 @@ class StoredValue(NamedTuple):
         if self.plain is None or other.plain is None:
             return False
         try:  # sets have their members in another order in each process
-            return type(self.plain[0]) is type(other.plain[0]) and bool(self.plain == other.plain)
+            return _same(self.plain[0], other.plain[0])
         except Exception:  # noqa: BLE001 - nested too deeply
             return False
 
@@ -66,6 +66,24 @@ class StoredValue(NamedTuple):
                 return _Short(masks).repr(self.plain[0])
         kind = self.type.rpartition(".")[2]  # a module's name is long, and tells people little
         return f"{kind}, {size(self.size)}" if kind else size(self.size)
+
+
+def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - plain data
+    """Return whether they are equal and of the same types all through: ``1`` is not ``True``."""
+    if type(one) is not type(other) or one != other:
+        return False
+    if isinstance(one, dict):
+        keys = {(type(key), key) for key in one}
+        return keys == {(type(key), key) for key in other} and all(
+            _same(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, (set, frozenset)):
+        return {(type(member), member) for member in one} == {
+            (type(member), member) for member in other
+        }
+    if isinstance(one, (list, tuple)):
+        return all(map(_same, one, other))
+    return True
 
 
 class _Short(reprlib.Repr):
