@@ -16,7 +16,9 @@ JLPM = cd jupyter_ext/labextension && PATH=$(abspath $(BIN)):$$PATH jlpm
 KUBERNETES := 1.36.3 1.34.4
 PYTEST = $(BIN)/python -m pytest --dist loadgroup --durations 20
 # Tests mostly wait, for jobs and clusters: with two processes a core, the others go on meanwhile.
+# Those of `make check` wait little, and each process spends eight seconds on finding the tests.
 WAITING = --numprocesses $$((2 * $$(nproc)))
+COMPUTING = --numprocesses $$((1 + $$(nproc)))
 TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 
 # Compiled once instead of in each process of each job, whatever the surroundings say.
@@ -33,7 +35,7 @@ demo: $(VENV)/.demo ## set up, then run examples/quickstart.ipynb as a notebook 
 	$(BIN)/python scripts/run_notebook.py examples/quickstart.ipynb
 	@echo 'In JupyterLab: $(BIN)/jupyter lab examples/quickstart.ipynb'
 
-check: $(VENV)/.dev $(VENV)/.lab ## eight minutes: lint, types, and every test that needs no service
+check: $(VENV)/.dev $(VENV)/.lab ## two minutes: lint, types, and the tests that need no service and no job but the contract's
 	$(TOGETHER) lint typescript docs pytest-check
 
 test: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos ## set up, then check every promise once (chromium and Maven are installed where they are missing)
@@ -59,7 +61,7 @@ docs: $(VENV)/.dev ## the docs and the API as pages, in dist/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 pytest-check: $(VENV)/.compiled
-	$(PYTEST) $(WAITING) -m "not service and not long" $(ARGS)
+	$(PYTEST) $(COMPUTING) -m "not service and not jobs and not long" $(ARGS)
 
 pytest-test: services $(VENV)/.compiled
 	$(PYTEST) $(WAITING) -m "not long" $(ARGS)

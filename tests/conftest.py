@@ -70,6 +70,38 @@ WITHOUT_GPUS = {
 They are a group of their own, which runs beside the other one: each is about half of the time.
 """
 
+JOBS = {
+    "home", "local", "pool", "sweeps", "api/test_launch_from_programs", "browser/test_log_page",
+    "bundle/test_build_laws", "bundle/test_capture_frameworks", "bundle/test_script_style",
+    "checks/test_yarn_preflight", "cli/test_again", "cli/test_completion", "cli/test_export",
+    "cli/test_inside", "cli/test_look_after_jobs", "cli/test_remembered", "cli/test_run_a_file",
+    "cli/test_terminal", "clusters/test_attempts", "clusters/test_choice",
+    "clusters/test_declared_options", "clusters/test_keeper", "clusters/test_kept_kills",
+    "clusters/test_several_tasks", "clusters/test_simulation", "command/test_values_round_trip",
+    "contract/test_contract_attempts", "contract/test_contract_elastic",
+    "contract/test_contract_ending", "contract/test_contract_logs", "contract/test_contract_pools",
+    "contract/test_contract_save", "contract/test_contract_several",
+    "contract/test_contract_stacks", "core/test_yarn_boot", "environments/test_yarn_packing",
+    "flows/test_after_in_a_notebook", "flows/test_azkaban_flow", "flows/test_azkaban_server",
+    "flows/test_flow_cache", "flows/test_flow_current", "flows/test_flow_folder",
+    "flows/test_flow_habits", "flows/test_flow_kills", "flows/test_flow_node",
+    "flows/test_flow_notes", "flows/test_flow_run", "foundation/test_cache",
+    "foundation/test_usage", "fuzz/test_files", "fuzz/test_found", "fuzz/test_listeners",
+    "kubernetes/test_kubernetes_begin", "kubernetes/test_kubernetes_files",
+    "kubernetes/test_kubernetes_login", "kubernetes/test_kubernetes_words",
+    "logs/test_yarn_logs_mirror", "magics/test_inside", "repo/test_docs", "repo/test_groups",
+    "runtime/test_runtime_checkpoint_ranks", "runtime/test_runtime_checkpoints",
+    "runtime/test_runtime_displays", "runtime/test_runtime_inside", "runtime/test_runtime_leaving",
+    "runtime/test_runtime_metrics", "runtime/test_runtime_post_mortem",
+    "runtime/test_runtime_reach", "runtime/test_runtime_stacks", "runtime/test_runtime_trials",
+    "serving/test_serve", "zeppelin/test_install", "zeppelin/test_links",
+}  # fmt: skip
+"""Folders and modules whose tests run jobs or programs, or hundreds of examples.
+
+They are a third of the tests without a service, and take four fifths of their time: `make check`
+leaves them out. The real jobs in it are those of the rest of the contract, on the local cluster.
+"""
+
 SAMPLE = 4
 """Of the cases of a test that is ``sampled``, `make test` takes the first of every so many."""
 
@@ -126,9 +158,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = GROUPS.get(item.callspec.params.get("cluster"))  # its fixture, by its name
         if group == GROUPS["yarn"] and WITHOUT_GPUS & {item.path.parent.name, item.path.stem}:
             group = f"{group}, without its GPUs"
-        if group and item.get_closest_marker("xdist_group") is None:
+        marker = item.get_closest_marker("xdist_group")
+        if group and marker is None:
             item.add_marker(pytest.mark.xdist_group(group.format(module=item.path.stem)))
-        if fixtures & SERVICES or item.get_closest_marker("xdist_group"):
+        elif marker and {*marker.args, *marker.kwargs.values()} & {*GROUPS.values()}:
+            group = marker.name
+        folder, stem = item.path.parent.name, item.path.stem
+        if JOBS & {folder, f"{folder}/{stem}"}:
+            item.add_marker(pytest.mark.jobs)
+        if group or fixtures & SERVICES:
             item.add_marker(pytest.mark.service)
 
 

@@ -34,6 +34,9 @@ from submarine_engine.installer.plan import (
 )
 from submarine_engine.installer.slurm import SlurmCluster
 
+# Blocks of ports are the machine's: what one of these tests holds, no other one may find free.
+pytestmark = pytest.mark.xdist_group("blocks of ports")
+
 HOME = Path("/somewhere/home")
 
 

@@ -153,7 +153,9 @@ def test_files_that_cannot_be_read_are_left_out(log, run, tmp_path, line):
     [
         *("%%bash don't\nls", "%%script \\\nls", "%%submarine --gpus '\nx = 1"),
         *("%time %run .", "%time %run ~no_such_user/x", "x = 1\r\r\r\n!true"),
-        *(f"%env A={{{'-' * 6000}1}}", "%time \ud800", "%%capture\n" * 1200 + "x = 1"),
+        "%time \ud800",
+        pytest.param(f"%env A={{{'-' * 6000}1}}", id="many signs"),
+        pytest.param("%%capture\n" * 1200 + "x = 1", id="many magics"),
     ],
 )
 def test_no_cell_that_ran_makes_a_later_one_fail(log, run, raw, capsys):

@@ -37,9 +37,8 @@ def trees() -> Trees:
 
 def test_each_parameter_of_a_public_function_is_named_in_its_docstring(trees):
     classes: dict[str, list[ast.ClassDef]] = {}
-    for node in chain.from_iterable(map(ast.walk, trees.values())):
-        if isinstance(node, ast.ClassDef):
-            classes.setdefault(node.name, []).append(node)
+    for node in chain.from_iterable(map(classes_in, trees.values())):
+        classes.setdefault(node.name, []).append(node)
     unnamed = [
         f"{file.relative_to(ROOT)}:{function.lineno} {function.name}({name})"
         for file, tree in trees.items()
@@ -49,6 +48,13 @@ def test_each_parameter_of_a_public_function_is_named_in_its_docstring(trees):
         if not re.search(rf"(?<![\w.]){name}\b", words_for(function, owner))
     ]
     assert unnamed == []
+
+
+def classes_in(parent: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef]:
+    for node in parent.body:
+        if isinstance(node, ast.ClassDef):
+            yield node
+            yield from classes_in(node)
 
 
 def public_functions(

@@ -14,6 +14,9 @@ import pytest
 import submarine_engine
 import submarine_runtime
 
+# One process reads all of the engine, and each test of this file asks it.
+pytestmark = pytest.mark.xdist_group("the public API")
+
 PUBLIC = """
 ArgumentsError Batch Bundle BundleError CannotTravelError CaptureTooLargeError Cell CellSyntaxError
 Cluster ClusterError CommandError ConfigError Cursor Display Event Executor FlowError Found Gpu Job
