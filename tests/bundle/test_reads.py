@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from submarine_engine.bundle import Cell, build, executed
 from submarine_engine.bundle.executed import _adds_to, may_add, may_bind
 from submarine_engine.bundle.source import Kind, bound_names
 from submarine_engine.bundle.statements import read_statements
@@ -67,6 +68,51 @@ def test_a_glance_misses_nothing(path):
     for name in list(names)[:50]:
         if any(_adds_to(statement, name) for statement in body):
             assert may_add(source, name)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "lib.flag = 1",
+        "lib.inner.flag: int = 1",
+        "lib.rows[0] += 1",
+        "lib . flag = 1",
+        "lib.\\\nflag = 1",
+        "(lib.flag), b = 1, 2",
+        "lib.register(print)",
+        "lib.inner.register(print)",
+        "lib.found(1)\nlib.inner.register(print)",
+        "@lib.inner.register('a')\ndef f(): ...",
+        "@add_to(lib)\ndef f(): ...",
+        "@patch\ndef f(self: lib.Net): ...",
+        "setattr(lib, 'flag', 1)",
+    ],
+)
+def test_a_glance_sees_what_is_added(source):
+    assert any(_adds_to(statement, "lib") for statement in ast.parse(source).body)
+    assert may_add(source, "lib")
+
+
+def test_a_glance_passes_over_calls():
+    assert not may_add("x = lib.sqrt(2) + lib.inner.made(3)(4)\nother_lib.flag = 1", "lib")
+
+
+def test_each_cell_is_looked_at_a_few_times(monkeypatch):
+    # Every cell imports the same module: what is set on it is looked for once, not once a cell.
+    cells = [
+        Cell(number=n, source=f"import math\ndef step_{n}(x): return math.sqrt(x)")
+        for n in range(300)
+    ]
+    looks = []
+
+    def look(source, name):
+        looks.append(name)
+        return may_bind(source, name)
+
+    monkeypatch.setattr(executed, "may_bind", look)
+    bundle = build(Cell(number=301, source="step_299(4)"), cells, {})
+    assert "import math" in bundle.script
+    assert len(looks) < 10 * len(cells)
 
 
 @pytest.mark.parametrize(

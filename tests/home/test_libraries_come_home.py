@@ -60,6 +60,15 @@ def test_what_the_notebook_has_set(library):
     assert (module.flag, module.rows, module.count) == (4, [1, 2], library["quiet"])
 
 
+def test_what_the_notebook_has_set_between_imports(library):
+    for number in range(3):
+        library.run(f"import a_library as lib\nlib.at_{number} = {number}\nlen(lib.__name__)")
+        library.run("import a_library as lib\nfrom a_library import Net")
+    library.run("Net.rate, lib.flag = 7, 8\nfrom a_library import Net")
+    library.job("found = lib.at_0, lib.at_1, lib.at_2, Net.rate, lib.flag")
+    assert library["found"] == (0, 1, 2, 7, 8)
+
+
 def test_what_cannot_travel_is_named(library, capsys):
     library.run("import a_library as lib, socket\nlib.backend = socket.socket()")
     library.job("print(lib.flag)")

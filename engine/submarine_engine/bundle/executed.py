@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from submarine_engine.bundle.model import Cell
 from submarine_engine.bundle.source import FUNCTIONS, LINE, Kind
@@ -42,6 +43,7 @@ def may_bind(source: str, name: str) -> bool:
 
 
 _MAY_FOLLOW = (".", "[", " ", "\\", ")", ",")
+_CALL = re.compile(r"(?:\.\w+)+\(")
 
 
 def may_add(source: str, name: str) -> bool:
@@ -52,7 +54,9 @@ def may_add(source: str, name: str) -> bool:
     while (start := source.find(name, end)) >= 0:
         end = start + len(name)
         if source[end : end + 1] in _MAY_FOLLOW and _is_word(source, start, end):
-            return True
+            call = _CALL.match(source, end)  # most of what is said of a module: ``math.sqrt(…)``
+            if call is None or call[0].endswith(".register("):
+                return True
     return False
 
 
@@ -181,6 +185,23 @@ class Executed:
                     if name in statement.binds and (before is None or position < before):
                         yield position
 
+    def next_binding(self, name: str, after: Position = (-1, 0)) -> Position | None:
+        """Return the first statement that binds or deletes `name`, after `after`.
+
+        Parameters
+        ----------
+        name
+            The variable's.
+        after
+            A statement's; as it is, before all of them.
+        """
+        for index in self._cells_with(name):
+            if index >= after[0] and may_bind(self._sources[index], name):
+                for position, statement in self.effective(index):
+                    if position > after and name in statement.binds:
+                        return position
+        return None
+
     def imports_below(self, name: str, before: Position | None = None) -> Iterator[Position]:
         """Yield the statements that are ``import name.module``, the last one first.
 
@@ -228,12 +249,11 @@ class Executed:
                     found |= {alias.name: position for alias in node.names}
         return found
 
-    def additions(self, name: str, after: Position) -> Iterator[Position]:
+    def additions(self, name: str, after: Position, *, rebound: bool = False) -> Iterator[Position]:
         """Yield the statements that add to what `name` means: ``Net.forward = forward``.
 
         Those are assignments to its attributes and items, ``setattr``, what it registers, and what
-        a decorator adds to it (``@add_to_class(Net)``, ``@patch`` of fastcore); until the name is
-        bound anew.
+        a decorator adds to it (``@add_to_class(Net)``, ``@patch`` of fastcore).
 
         Parameters
         ----------
@@ -241,9 +261,11 @@ class Executed:
             The variable's.
         after
             The statement that gave it this meaning: later ones alone are looked at.
+        rebound
+            Whether to go on where the name is bound anew.
         """
-        newer = [place for place in self.bindings(name) if place > after]
-        until = min(newer, default=(len(self.cells), 0))
+        end = None if rebound else self.next_binding(name, after)
+        until = end or (len(self.cells), 0)
         for index in self._cells_with(name):
             if after[0] <= index <= until[0] and may_add(self._sources[index], name):
                 for position, statement in self.effective(index):
@@ -304,7 +326,10 @@ def absolute(node: ast.ImportFrom, package: str) -> str:
 def _adds_to(node: ast.stmt, name: str) -> bool:
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return any(_root(target) == name and not isinstance(target, ast.Name) for target in targets)
+        return any(
+            _root(target) == name and not isinstance(target, ast.Name)
+            for target in chain.from_iterable(map(_parts, targets))
+        )
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return any(
             _registers(decorator, name)
@@ -318,6 +343,14 @@ def _adds_to(node: ast.stmt, name: str) -> bool:
             return _root(call.args[0]) == name
         return _registers(call, name)
     return False
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    """Yield what is assigned to: ``a`` and ``b.c`` of ``a, (b.c, *_) = …``."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        yield from chain.from_iterable(map(_parts, target.elts))
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
 
 
 def _is_given(decorator: ast.expr, name: str) -> bool:

@@ -731,10 +731,11 @@ class Needs:
     def _keep_settings(self, name: str) -> None:
         """Take along what cells have set on an imported module or class: ``config.epochs = 5``."""
         executed = self.origins.executed
-        for place in list(executed.bindings(name)):
-            for position in executed.additions(name, place):
-                for dotted in settings.attributes_set(executed.statement(position).node):
-                    self._keep_set(name, dotted, executed.cell(position).label)
+        first = executed.next_binding(name)
+        # Every cell may import it once more, which changes nothing of what was set on it.
+        for position in executed.additions(name, first, rebound=True) if first else ():
+            for dotted in settings.attributes_set(executed.statement(position).node):
+                self._keep_set(name, dotted, executed.cell(position).label)
 
     def _keep_set(self, name: str, dotted: str, cell: str) -> None:
         root, *path = dotted.split(".")

@@ -84,10 +84,11 @@ _SETTINGS = frozenset(
         "warnings.simplefilter",
     }
 )
-_WORDS = re.compile(
-    r"set|basicConfig|disable|capture|Params|\brc\b|style|options|config|context|backends|templates|"
-    r"mixed_precision|filter|logging"
+_WORDS = (
+    *("set", "basicConfig", "disable", "capture", "Params", "style", "options", "config"),
+    *("context", "backends", "templates", "mixed_precision", "filter", "logging"),
 )
+_RC = re.compile(r"\brc\b")
 _BESIDE = {"seaborn": "matplotlib", "matplotlib": "seaborn"}
 _SEEDS = {
     "random": re.compile(r"(?<![\w.])random\.seed\("),
@@ -107,7 +108,9 @@ _SOURCES = {
 
 def may_set(source: str) -> bool:
     """Return whether it is worth to read `source`, what a cell says, for settings."""
-    return _WORDS.search(source) is not None
+    # Many times as fast as one pattern of all the words.
+    found = any(word in source for word in _WORDS)
+    return found or ("rc" in source and _RC.search(source) is not None)
 
 
 def is_setting(path: str, used: Collection[str]) -> bool:
@@ -208,7 +211,7 @@ def random_states(sources: Iterable[str], used: Collection[str]) -> dict[str, ob
         Packages that the script or its values use. The states of others stay here, but for that of
         Python's own ``random``.
     """
-    sources = list(sources)
+    sources = [source for source in sources if "seed" in source]  # patterns take longer to look
     every = any(_SEEDS_ALL.search(source) for source in sources)
     found: dict[str, object] = {}
     for name, seeds in _SEEDS.items():

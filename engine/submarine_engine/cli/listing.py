@@ -15,11 +15,11 @@ from submarine_engine.command.parser import Command
 from submarine_engine.errors import CommandError
 from submarine_engine.events import Moment
 from submarine_engine.history import JobPaths, default_home, read_json
-from submarine_engine.lifecycle import JobStatus, TaskStatus
 from submarine_engine.records import JobSummary, job_name, list_jobs, open_job, record_of
 
 if TYPE_CHECKING:
     from submarine_engine.future import Job
+    from submarine_engine.lifecycle import JobStatus, TaskStatus
 
 _SHOWN = 20
 _TASK_MOMENTS = ("queued", "held", "busy", "returned", "exited", "released")
