@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -25,6 +23,9 @@ PATIENCE = 180
 
 OF_A_RUNNER = dict.fromkeys(("timeout", "iopub_timeout", "startup_timeout"), PATIENCE)
 """Likewise, for nbclient: by itself it gives a kernel a minute, and its last output 4 seconds."""
+
+TRIES = 3
+"""How often a kernel is started: a port of it that was picked ahead may be another's by then."""
 
 
 ROOT = Path(__file__).parents[1]
@@ -61,14 +62,43 @@ def run_example(name: str, **environment: str) -> dict[str, str]:
         Variables that its kernel has besides those of this process.
     """
     notebook = nbformat.read(ROOT / f"examples/{name}.ipynb", as_version=4)
-    client = NotebookClient(
+    execute(
         notebook,
-        **{**OF_A_RUNNER, "timeout": 250},
-        resources={"metadata": {"path": str(ROOT / "examples")}},
+        ROOT / "examples",
+        env={**os.environ, **environment},
+        timeout=250,
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
-    client.execute(env={**os.environ, **environment})
     return texts_of(notebook)
+
+
+def execute(
+    notebook: nbformat.NotebookNode, folder: Path, env: dict[str, str] | None = None, **options
+) -> None:
+    """Run a notebook by nbclient.
+
+    Parameters
+    ----------
+    notebook
+        What to run; the outputs are put into it.
+    folder
+        Where its kernel runs.
+    env
+        The kernel's; that of this process unless given.
+    **options
+        Of `NotebookClient`.
+    """
+    told = {} if env is None else {"env": env}
+    for left in reversed(range(TRIES)):
+        resources = {"metadata": {"path": str(folder)}}
+        client = NotebookClient(notebook, **{**OF_A_RUNNER, **options}, resources=resources)
+        try:
+            client.execute(**told)
+        except RuntimeError as error:
+            if not left or "died before replying" not in str(error):  # no cell has run by then
+                raise
+        else:
+            return
 
 
 def texts_of(notebook: nbformat.NotebookNode) -> dict[str, str]:
@@ -137,13 +167,6 @@ class Ran:
         return results[-1]["data"]["text/plain"] if results else None
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as one, suppress(OSError):
-        one.bind(("127.0.0.1", port))
-        return True
-    return False
-
-
 class Driven:
     """A kernel that runs, and a client of it."""
 
@@ -160,21 +183,23 @@ class Driven:
             **(env or {}),
         }
         self.cwd = home
-        while not self._begin(module):
-            pass
+        left = TRIES - 1
+        while not self._begin(module, left):
+            left -= 1
 
-    def _begin(self, module: str) -> bool:
-        """Start the kernel; False where one of its ports, picked ahead, was another's by then."""
+    def _begin(self, module: str, left: int) -> bool:
+        """Start the kernel; False where it died at its start, and there are tries `left`."""
         self.manager = KernelManager()
         self.manager.kernel_spec.argv = [sys.executable, "-m", module, "-f", "{connection_file}"]
         self.manager.start_kernel(env=self.environment, cwd=self.cwd)
         try:
             self.connect()
         except RuntimeError:
+            alive = self.manager.is_alive()
             self.client.stop_channels()
-            if self.manager.is_alive() or all(map(_is_free, self.manager.ports)):
-                raise
             self.manager.shutdown_kernel(now=True)
+            if alive or not left:
+                raise
             return False
         return True
 

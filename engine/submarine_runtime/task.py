@@ -68,6 +68,7 @@ def run_script(
         code, names = _compile(path, home)
         exec(code, namespace)  # noqa: S102 - this is what a runtime is for
     except BaseException as error:  # noqa: BLE001 - however the user's code ends
+        _hear_no_more()
         ending = _ending_by(error, bundle)
     else:
         ending = Ending("returned", 0)
@@ -432,6 +433,13 @@ def _interrupt(_number: int, _frame: object) -> None:
     from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
 
     raise KeyboardInterrupt(ASKED_TO_END)
+
+
+def _hear_no_more() -> None:
+    """Let a second signal, of whoever ends the task as well, not interrupt how its end is told."""
+    for number in (_signal.SIGINT, _signal.SIGTERM):
+        if _signal.getsignal(number) in (_interrupt, _signal.default_int_handler):
+            _signal.signal(number, lambda *_: None)
 
 
 _masks: list[set[int]] = []

@@ -256,7 +256,7 @@ from submarine_runtime import job
 state = {{"seen": []}}
 for step in job.steps(6, state, every=0):
     while step == 3 and job.attempt == 1 and not os.path.exists({gate!r}):
-        if job.notice: open({told!r}, "w").close()
+        open({told!r} if job.notice else {there!r}, "w").close()
         time.sleep(0.02)
     state["seen"].append(step)
 state["seen"], job.attempt, job.world_size
@@ -267,14 +267,14 @@ def test_the_next_keeper_goes_on_with_what_was_begun_for_more_workers(tmp_path, 
     """A keeper is killed between asking a job to end and its end: that is no failure of the job."""
     monkeypatch.setenv("SUBMARINE_GROW_AFTER", "0")
     monkeypatch.setenv("SUBMARINE_GRACE", "120")
-    gate, told = tmp_path / "gate", tmp_path / "told"
+    gate, told, there = (tmp_path / name for name in ("gate", "told", "there"))
     other = submit(hosts, tmp_path, "import time; time.sleep(600)", gpus=3)
     until(lambda: hosts.status(other).state is JobState.RUNNING)
     roles = (Role(count=2, least=1, resources=Resources(gpus=1)),)
     kept = (tmp_path / "kept").as_uri()
-    script = SLOW.format(gate=str(gate), told=str(told))
+    script = SLOW.format(gate=str(gate), told=str(told), there=str(there))
     job_id = submit(hosts, tmp_path, script, roles=roles, checkpoint_path=kept)
-    until(lambda: hosts.status(job_id).state is JobState.RUNNING)
+    until(there.exists)  # asked before, it would end in a step before that one
     hosts.kill(other)
     until(lambda: hosts.status(job_id).growing and told.exists())
     for pid, words in processes_of(hosts.home).items():

@@ -269,6 +269,8 @@ class Execution:
             split(command), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )  # fmt: skip
+        if self.killed:  # while there was no process yet
+            job.process.terminate()
         say(f"Spawned process with id {job.process.pid}")
         for line in job.process.stdout:
             say(line.decode("utf-8", "replace").rstrip("\n"))

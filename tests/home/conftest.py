@@ -44,6 +44,7 @@ def notebook(request, monkeypatch, tmp_path):
     """Give a notebook; with the parameter ``plain`` one that has yet to load the extension."""
     monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "1")
+    monkeypatch.setenv("SUBMARINE_GRACE", "120")  # what an interrupted cell did comes home in it
     (tmp_path / "notes").mkdir()
     monkeypatch.chdir(tmp_path / "notes")
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # put back afterwards

@@ -8,10 +8,9 @@ import sys
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.kernel.test_displays import BAR, CARD, CLEARED, FIGURE_LEFT_OPEN, RICH, RICH_OUTPUT
-from tests.kernels import OF_A_RUNNER
+from tests.kernels import OF_A_RUNNER, execute
 
 pytestmark = pytest.mark.service
 CELLS = [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH]
@@ -30,8 +29,7 @@ update_display("third", display_id="{0}")
 
 
 def by_nbclient(notebook, folder):
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, **OF_A_RUNNER, kernel_name="python3", resources=resources).execute()
+    execute(notebook, folder, kernel_name="python3")
     return notebook
 
 

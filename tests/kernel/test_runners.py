@@ -8,10 +8,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from tests.kernels import OF_A_RUNNER
+from tests import kernels
 
 pytestmark = pytest.mark.service
 
@@ -28,12 +27,7 @@ def notebook(*cells):
 
 
 def execute(made, folder):
-    NotebookClient(
-        made,
-        **OF_A_RUNNER,
-        kernel_name="submarine",
-        resources={"metadata": {"path": str(folder)}},
-    ).execute()
+    kernels.execute(made, folder, kernel_name="submarine")
 
 
 @pytest.fixture(autouse=True)

@@ -378,15 +378,12 @@ def test_between_two_turns_at_a_quota_a_job_rests_longer_and_longer(gang, monkey
     monkeypatch.setattr(f"{REQUEST}.random.uniform", lambda *_: 1.0)
     nodes, request = gang(2, seen=True)
     nodes.refuse = lambda: refused_by_quota(2, 2) if nodes.pods else None
-    rests = []
-    for turn in (0, 1, 2, 9):
+    for turn, rest in ((0, 5.0), (1, 10.0), (2, 20.0), (9, 60.0)):
         request._note_down(turn=turn)
         request._rests_until = 0.0
         before = time.monotonic()
         until(lambda turn=turn: request.ask() is None and request._note["turn"] > turn)
-        rests.append(request._rests_until - before)
-    assert rests == sorted(rests)
-    assert [round(one / 5.0) for one in rests] == [1, 2, 4, 12]
+        assert before <= request._rests_until - rest <= time.monotonic()
 
 
 def test_what_a_quota_never_gives_ends_a_new_job_and_none_that_has_begun(gang):

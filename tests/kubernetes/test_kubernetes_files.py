@@ -128,7 +128,8 @@ def test_large_and_many_files_come_home_by_few_questions(pods, brought, tmp_path
     source = PodSource(brought, "pod-1", tmp_path / "spool", lambda: None)
     source.sizes()
     assert {one.name: one.read_bytes() for one in (tmp_path / "spool").iterdir()} == left
-    assert asked.count("gather") == 5  # a megabyte, or a thousand pieces, at a time
+    # A megabyte, or a thousand pieces, at a time; in the order in which the disk has the files.
+    assert asked.count("gather") in {4, 5}
     assert "read" not in asked
 
 

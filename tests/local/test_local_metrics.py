@@ -26,11 +26,17 @@ while not pathlib.Path("enough").exists():
 
 def test_a_job_tells_what_it_uses_and_reports_while_it_runs_and_afterwards(local):
     job = Job(local.cluster, local.submit(SCRIPT))
-    until(lambda: len(job.metrics()) > 2)
+
+    def is_at_work():  # a busy machine measures it before its code has come so far
+        table = job.metrics()
+        if len(table) <= 2:
+            return False
+        last = table.iloc[-1]
+        return last["memory"] > 100 << 20 and last["cpu"] > 0.05
+
+    until(is_at_work)
     table = job.metrics()
     assert {*table["task"]} == {"worker-0"}
-    assert table["memory"].iloc[-1] > 100 << 20
-    assert table["cpu"].iloc[-1] > 0.05
     assert str(table["at"].dtype).endswith("UTC]")
     (local.folder / "enough").touch()
     job.wait(120)
@@ -44,7 +50,10 @@ def test_without_pandas_they_are_rows_and_a_job_that_was_short_has_none(local, m
     monkeypatch.setitem(sys.modules, "pandas", None)
     job = Job(local.cluster, local.submit("from submarine_runtime import report\nreport(3, a=1)"))
     job.wait(120)
-    assert job.metrics() == []
+    rows, task = job.metrics(), job.status().tasks[0]
+    assert isinstance(rows, list)
+    # It is measured from its first second on, and a busy machine may need longer for all of it.
+    assert not rows or task.busy.until(task.exited) > 1
     (row,) = job.reported()
     assert row == {"task": "worker-0", "at": pytest.approx(row["at"]), "step": 3, "a": 1.0}
 
@@ -59,7 +68,7 @@ def test_memory_near_what_was_asked_for_is_said_before_the_kill_and_on_the_card(
     job = Job(local.cluster, local.submit(textwrap.dedent(script), memory=400))
     until(lambda: job.status().warning or job.done())
     assert "MiB of 400 MiB of memory asked for" in job.status().warning
-    (warning,) = job.cluster.warnings(job.id)
+    (warning,) = until(lambda: job.cluster.warnings(job.id))  # it is kept right after the event
     assert warning == job.status().warning
     job.kill()
     assert job.wait(180).reason == "killed"

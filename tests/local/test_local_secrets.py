@@ -161,6 +161,7 @@ def test_what_fails_with_it_says_its_name(local, monkeypatch):
     follow(Job(local.cluster, job_id), shown)
     assert MASK in shown.shown
     assert TOKEN not in shown.shown
+    local.until_noted(job_id, "failed")  # the last file that is written, aside and renamed
     # The code's own words, and the error as it raised it, for the owner alone.
     assert holding(local.home) == {"outcome.json", "raised.pkl", "stderr"}
 

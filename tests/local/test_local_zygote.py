@@ -654,9 +654,11 @@ def attempts(count=2, before="", wait=""):
     )
 
 
+# As if the imports had taken a minute: the next attempt waits for them about as long as that.
+SLOWLY = "os.utime(os.environ['SUBMARINE_TASK_DIR'] + '/imports', (time.time() + 60,) * 2)"
+DIES_ALONE = f"import time; {SLOWLY}; os.kill(os.getpid(), 9)"
 # Rank 0 tells what is imported: none is ended before it has told all.
-DIES = "import time; os.environ['RANK'] == '0' and os.kill(os.getpid(), 9); time.sleep(600)"
-DIES_ALONE = "os.kill(os.getpid(), 9)"
+DIES = f"import time\n    if os.environ['RANK'] == '0': {DIES_ALONE}\n    time.sleep(600)"
 
 
 def own_zygotes(local):
@@ -693,7 +695,10 @@ def test_what_the_first_attempt_imports_the_second_finds_done(ahead, many, count
 
 def test_it_is_imported_while_the_first_attempt_runs(ahead, many, tmp_path):
     gate = tmp_path / "gate"
-    wait = f"import time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    wait = (
+        f"import time\n    if os.environ['RANK'] == '0': {SLOWLY}\n"
+        f"    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
+    )
     job_id = ahead.submit(attempts(2, many, wait), retries=1, **several())
     (pid,) = until(lambda: own_zygotes(ahead.local))
     assert process_stat(pid).parent == ahead.local.supervisor(job_id)

@@ -8,11 +8,12 @@ import types
 import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from jupyter_client.manager import start_new_kernel
 from submarine_engine.bundle import Cell
 from submarine_engine.errors import CellSyntaxError
 from submarine_magics.cells import CellLog
 from traitlets.config import Config
+
+from tests.kernels import Driven
 
 
 @pytest.fixture
@@ -281,30 +282,16 @@ def test_of_a_job_cell_the_log_keeps_only_what_came_back(run, magic, log):
 
 
 @pytest.mark.service
-def test_a_kernel_tells_the_ids_of_its_cells():
-    manager, client = start_new_kernel(kernel_name="python3")
+def test_a_kernel_tells_the_ids_of_its_cells(tmp_path):
+    kernel = Driven(str(tmp_path), module="ipykernel_launcher")
     try:
-        content = {"code": "", "silent": False, "store_history": True, "user_expressions": {}}
-        outputs = []
-
-        def execute(code, cell_id):
-            message = client.session.msg("execute_request", {**content, "code": code})
-            message["metadata"] = {"cellId": cell_id}
-            client.shell_channel.send(message)
-            client.get_shell_msg(timeout=180)
-            while True:
-                found = client.get_iopub_msg(timeout=180)
-                if found["parent_header"].get("msg_id") != message["header"]["msg_id"]:
-                    continue
-                if found["msg_type"] == "stream":
-                    outputs.append(found["content"]["text"])
-                if found["content"].get("execution_state") == "idle":
-                    return
-
-        execute("from submarine_magics.cells import CellLog\nlog = CellLog(get_ipython())", "first")
-        execute("x = 1\n1/0", "second")
-        execute("print([(c.number, c.id, c.executed) for c in log.cells()])", "third")
-        assert "".join(outputs) == "[(1, 'first', None), (2, 'second', 1)]\n"
+        sources = {
+            "first": "from submarine_magics.cells import CellLog\nlog = CellLog(get_ipython())",
+            "second": "x = 1\n1/0",
+            "third": "print([(c.number, c.id, c.executed) for c in log.cells()])",
+        }
+        ran = [kernel.run(code, {"cellId": cell_id}) for cell_id, code in sources.items()]
+        outputs = "".join(one.stream("stdout") + one.stream("stderr") for one in ran)
+        assert outputs == "[(1, 'first', None), (2, 'second', 1)]\n"
     finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+        kernel.stop()

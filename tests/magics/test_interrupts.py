@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -135,13 +136,18 @@ def test_who_ends_the_kernel_may_interrupt_it_twice(sleeper, monkeypatch):
 
 
 def test_interrupts_while_one_settles_say_nothing_new(monkeypatch):
-    monkeypatch.setattr(cell_view, "_SETTLES", 0.2)
+    def interrupted(_seconds):
+        # Then it has settled: by the clock it could have before the interrupt comes.
+        monkeypatch.setattr(cell_view, "_SETTLES", 0)
+        interrupt()
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=interrupted)
+    monkeypatch.setattr(cell_view, "time", clock)
+    monkeypatch.setattr(cell_view, "_SETTLES", 600)
     with noted(Interrupt()) as held:
         interrupt()
         with pytest.raises(KeyboardInterrupt):
             interrupt()
-        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         held.wait_until_meant()
-        timer.join()
+        assert cell_view._SETTLES == 0
         assert held.meant()

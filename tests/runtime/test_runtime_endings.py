@@ -217,6 +217,24 @@ def test_who_is_asked_to_end_may_clean_up(task, number):
     assert task.outcome["error"]["type"] == "KeyboardInterrupt"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_while_its_end_is_told_changes_nothing(task, number):
+    task.run(
+        f"""
+        import os
+        asked = []
+        class Odd(Exception):
+            def __str__(self):
+                if not asked:
+                    asked.append(os.kill(os.getpid(), {int(number)}))
+                return "odd"
+        raise Odd
+        """
+    )
+    assert (task.outcome["error"]["type"], task.outcome["exit_code"]) == ("Odd", 1)
+    assert "KeyboardInterrupt" not in task.stderr
+
+
 def test_who_is_asked_to_end_may_return(task):
     task.start(
         """

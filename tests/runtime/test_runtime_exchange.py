@@ -97,9 +97,9 @@ PLAN = {"job_id": JOB, "task": "worker-0"}
 
 
 def test_nobody_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(exchange, "PATIENCE", 0.2)
+    monkeypatch.setattr(exchange, "PATIENCE", 1.0)  # the carrier comes back within a moment
     carrier = Deaf()
-    with pytest.raises(exchange.NobodyAnsweredError, match=r"no answer came within 0\.2 s"):
+    with pytest.raises(exchange.NobodyAnsweredError, match="no answer came within 1 s"):
         exchange.meet(str(tmp_path), PLAN, carrier)
     assert len(carrier.said) == 1
 

@@ -60,7 +60,9 @@ class Far:
 
 
 @pytest.fixture
-def far(tmp_path):
+def far(tmp_path, monkeypatch):
+    # On a busy machine a connection by TLS takes seconds.
+    monkeypatch.setattr("submarine_engine.clusters.inside._CONNECT", 120.0)
     found = Far(tmp_path)
     yield found
     found.process.kill()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from submarine_runtime import moments
 
@@ -14,7 +15,7 @@ def noted(task):
 
 
 def in_order(task):
-    """Return the pieces of both logs as the moments cut them."""
+    """Return the pieces of both logs as the moments cut them, those of one stream together."""
     logs = [(task.folder / name).read_bytes() for name in ("stdout", "stderr")]
     places = [place for _, *place in noted(task)] + [[len(log) for log in logs]]
     found = []
@@ -24,7 +25,9 @@ def in_order(task):
             for name, log, begin, end in zip("oe", logs, before, after, strict=True)
             if end > begin
         ]
-    return found
+    # On a busy machine the end of a line may have a moment of its own.
+    runs = groupby(found, key=itemgetter(0))
+    return [(name, "".join(text for _, text in run)) for name, run in runs]
 
 
 def test_text_of_both_streams_has_its_order_and_its_time(task):
@@ -41,11 +44,12 @@ def test_text_of_both_streams_has_its_order_and_its_time(task):
     assert task.run(script, moments=True) == 0
     assert in_order(task) == [
         ("o", "one\n"), ("e", "WARNING:root:two\n"), ("o", "three\n"), ("e", "four\n"),
-        ("o", "five\n"), ("o", "six\n"),
+        ("o", "five\nsix\n"),
     ]  # fmt: skip
     times = [wall for wall, _, _ in noted(task)]
     assert times == sorted(times)
-    assert times[-1] - times[-2] >= 0.19
+    *_, before, last = (wall for wall, out, _ in noted(task) if out <= len("one\nthree\nfive\n"))
+    assert last - before >= 0.19  # of "six", which comes behind those three
     assert (task.folder / moments.FILE).stat().st_mode & 0o777 == 0o600
 
 

@@ -27,8 +27,8 @@ SPEC = JobSpec(name="two", roles=(Role(count=2, resources=Resources(gpus=0)),))
 def begin(task):
     """Start one of two tasks, the other one of which is a double that only says hello."""
 
-    def begin(script, **more):
-        kept = {"secrets": ["TOKEN"], "seconds": 2.0}
+    def begin(script, seconds=20.0, **more):
+        kept = {"secrets": ["TOKEN"], "seconds": seconds}  # only what hangs makes use of them
         task.start(script, env={"TOKEN": SECRET}, peers=2, post_mortem=kept, **more)
         hello = wait_for(
             lambda: (task.folder / HELLO).exists() and (task.folder / HELLO).read_bytes()
@@ -96,7 +96,7 @@ def test_code_that_has_come_to_its_own_end_tells_that(begin):
     slow = Slow()
     raise ValueError("its own")
     """
-    task = begin(script)
+    task = begin(script, seconds=2.0)
     task.said("keeping")
     ask(task)
     assert task.wait() == 1
@@ -108,7 +108,8 @@ def test_stacks_are_told_while_the_frames_are_kept(begin):
     task = begin(
         "import time\nclass Slow:\n    def __reduce__(self):\n"
         "        print('keeping', flush=True)\n        time.sleep(600)\n"
-        "def wait(slow):\n    print('here', flush=True)\n    time.sleep(600)\nwait(Slow())"
+        "def wait(slow):\n    print('here', flush=True)\n    time.sleep(600)\nwait(Slow())",
+        seconds=9.0,  # a third of them is the time that it has to tell its stacks
     )
     task.said("here")
     ask(task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import time
 
 import pytest
@@ -56,6 +57,7 @@ class Carrier:
 
 def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monkeypatch):
     monkeypatch.setattr(relay, "_EVERY", 0.0)
+    monkeypatch.setattr(relay, "_PATIENCE", 60.0)
     process = begin("input()")
     beside = relay.Relay("job", str(tmp_path), process.pid)
     carrier = beside._store = Carrier()
@@ -70,7 +72,9 @@ def test_beside_a_container_each_question_is_brought_once(tmp_path, begin, monke
     assert b"most recent call first" in rest
     beside.step()
     assert carrier.said == {}
-    process.send_signal(19)  # SIGSTOP: it does not answer
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)  # now all its threads stand: it does not answer
+    monkeypatch.setattr(relay, "_PATIENCE", 1.5)
     carrier.asked = b"2"
     beside.step()
     assert carrier.said[STACKS].count(b"\n") == 1

@@ -16,6 +16,7 @@ from submarine_jupyter.cards import CardPoller, Overview, overview_order
 from submarine_jupyter.jobs import opened
 from submarine_jupyter.stream import card_poller
 from submarine_jupyter.work import Watchers, Work
+from submarine_magics.card import pages
 
 from tests.contract.conftest import use_backend
 from tests.jobs import bundle_of, end_processes_of, spec_of, until
@@ -79,15 +80,21 @@ def test_a_page_gets_cards_as_they_change_until_the_last_job_is_over(server, sub
     assert cards.count((done, False)) == 1
 
 
-def test_a_sweep_s_card_changes_with_what_the_sweep_finds(submit, module_home, tmp_path):
+def test_a_sweep_s_card_changes_with_what_the_sweep_finds(
+    submit, module_home, tmp_path, monkeypatch
+):
+    # They come when they come.
+    monkeypatch.setattr(pages, "read_curves", lambda *_, **_options: ())
+    monkeypatch.setattr(pages, "read_started", lambda *_, **_options: None)
     job_id = submit(TALK)
+    task = JobPaths(module_home, job_id).task("worker-0")
     until(lambda: submit.cluster.status(job_id).state.value == "running")
+    until(lambda: task.stdout.exists() and task.stdout.read_text() == "before\n")
     poller = CardPoller(opened(job_id))
     until(lambda: poller.poll()[0] is None)  # all that the job itself says has been said
-    folder = JobPaths(module_home, job_id).task("worker-0").root
     found = Summary(objectives=(("loss", "minimize"),), params=(), total=9)
     for number in (1, 2):
-        replace(found, states=(("complete", number),)).write(folder)
+        replace(found, states=(("complete", number),)).write(task.root)
         text, is_over = poller.poll()
         assert f"{number} complete of 9" in text
         assert not is_over

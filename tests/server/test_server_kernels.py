@@ -16,7 +16,8 @@ def kernels(start_server, tmp_path, monkeypatch):
     server = start_server(home=home, SUBMARINE_LOCAL_GPUS="1")
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(server.folder))
-    words = ("notebook", "kernel", "install", "--gpus", "1", "--idle", "5s")
+    # Longer than a busy machine takes to submit the second one, which waits for the first's GPU.
+    words = ("notebook", "kernel", "install", "--gpus", "1", "--idle", "20s")
     assert main(words) == 0
     assert main((*words, "--within", "1s", "--name", "impatient")) == 0
     yield Kernels(server)

@@ -13,7 +13,8 @@ SCRIPT = "import time\nfrom submarine_runtime import report\nreport(3, loss=0.5)
 
 def test_running_jobs_are_there_for_who_may_read_them(server, submit):
     job = Job(submit.cluster, submit(SCRIPT))
-    until(lambda: len(job.metrics()))
+    # What it uses is measured beside it, and may be written before its code reports.
+    until(lambda: len(job.metrics()) and len(job.reported()))
     answer = server.get("/metrics")
     assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     samples = [

@@ -18,6 +18,7 @@ from tornado.websocket import websocket_connect
 
 from tests.jobs import LIMIT, bundle_of, spec_of, until
 from tests.server.conftest import TOKEN
+from tests.zeppelin.server import free_port
 
 MUCH = 20 << 20
 MORE = 128 << 20  # than all buffers on the way hold
@@ -168,7 +169,9 @@ def serving(server, cluster, module_home, tmp_path_factory):
     folder = tmp_path_factory.mktemp("serves")
     job = cluster.submit(spec_of(name="serves"), bundle_of(SERVES), workdir=folder)
     log = JobPaths(module_home, job).task("worker-0").stdout
-    yield job, [int(port) for port in until(lambda: log.exists() and log.read_text().split())]
+    # A print is a write for each of its parts: the line is whole once it has its end.
+    told = until(lambda: log.exists() and (text := log.read_text()).endswith("\n") and text)
+    yield job, [int(port) for port in told.split()]
     cluster.kill(job)
     until(lambda: cluster.status(job).state.final)
 
@@ -341,8 +344,7 @@ def test_a_notebook_that_is_begun_again_is_asked_with_its_new_token(
 
 def test_what_cannot_be_is_said(server, serving, submit):
     job, (port, half, odd) = serving
-    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
-        free = taken.getsockname()[1]
+    free = free_port()
     html = {"Accept": "text/html"}
     for path, status, words in (
         (f"{job}/{free}/", 502, f"port {free} of worker-0: nobody listens"),

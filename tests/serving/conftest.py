@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from submarine_engine.serving.launching import servings, stop
 
-from tests.jobs import end_processes_of
+from tests.jobs import LIMIT, end_processes_of
 
 
 class Answered(NamedTuple):
@@ -50,7 +50,7 @@ def home(tmp_path, monkeypatch):
     yield found
     for one in servings():
         stop(one.name)
-    assert not end_processes_of(found)
+    assert not end_processes_of(found, LIMIT)
 
 
 @pytest.fixture(scope="session")

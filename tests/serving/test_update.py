@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from submarine_engine.errors import CommandError, JobError, JobFailedError, JobNotFoundError
 from submarine_engine.records import open_job
+from submarine_engine.serving import front
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
 from submarine_engine.serving.record import ServingRecord
 
@@ -73,8 +74,18 @@ def updates_under_load(constant, number):
     return load
 
 
+def patient_front(served):
+    """Be a front whose requests wait for as long as a replica takes on a machine that is busy."""
+    from submarine_engine.serving import front
+
+    front._PATIENCE = 600.0
+    front.run_front(served)
+
+
 @pytest.mark.service
-def test_no_request_is_lost_by_an_update_and_a_death(home, constant):
+def test_no_request_is_lost_by_an_update_and_a_death(home, constant, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # for the front to be found
+    monkeypatch.setattr(front, "run_front", patient_front)
     record = start(str(constant(1)), {"name": "digits", "replicas": 2})
     wait(record)
     with Load(record.address, clients=2) as load:

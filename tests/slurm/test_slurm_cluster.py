@@ -40,7 +40,7 @@ def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
     assert task.held.wall <= task.busy.wall <= task.returned.wall < told["end_time"] + 1
     assert task.released.wall >= told["end_time"]
     assert (told["tres_per_task"], len(task.gpus)) == ("gres:gpu:1", 1)
-    assert not list(place.home.glob(f"slurm/*/tasks/{job.id}"))
+    until(lambda: not list(place.home.glob(f"slurm/*/tasks/{job.id}")))  # goes after the last event
     failed = place.submit("raise ValueError('no')", gpus=0)
     assert failed.wait(180).state is JobState.FAILED
     until(lambda: place.told()[job_name(failed.id, 1)]["job_state"] == "FAILED")
@@ -61,7 +61,7 @@ def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place, monk
     monkeypatch.setenv("SUBMARINE_SLURM_PARTITIONS", '{main = {constraint = "none-such"}}')
     with pytest.raises(SubmissionError, match="feature"):
         place.submit("1")
-    assert set(place.told()) == before
+    assert set(place.told()) <= before  # jobs of former tests are forgotten meanwhile
 
 
 def test_a_job_that_waits_says_what_slurm_says_and_one_that_is_held_goes_on_when_let_go(place):

@@ -312,7 +312,8 @@ def programs(tmp_path, monkeypatch):
     return write
 
 
-def test_what_slurm_refuses_is_told_and_what_passes_is_not_refused(programs):
+def test_what_slurm_refuses_is_told_and_what_passes_is_not_refused(programs, monkeypatch):
+    monkeypatch.setattr("submarine_engine.clusters.slurm.client._SILENT_FOR", LIMIT)
     programs("sbatch", 'echo "sbatch: error: Invalid account or partition" >&2; exit 1')
     with pytest.raises(SubmissionError, match="Invalid account or partition") as refused:
         Slurm().submit([], "", keep=1)
@@ -388,6 +389,8 @@ def test_however_many_jobs_wait_the_nodes_are_asked_for_once(programs, tmp_path)
     asked = tmp_path / "asked"
     programs("scontrol", f"echo asked >>{asked}; sleep 0.3; echo NodeName=n1 Gres=gpu:2")
     state = SlurmState(Slurm(), tmp_path, SubmitQueue())
+    # As long as it holds here, however slow the machine.
+    state._nodes = Polled(state._nodes._ask, holds=LIMIT)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: state.nodes(), range(8)))
     assert [[node.gpus for node in nodes] for nodes in found] == [[2]] * 8

@@ -13,7 +13,6 @@ import re
 import stat
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import ProxyHandler, build_opener
@@ -26,7 +25,7 @@ from submarine_engine.job import JobSpec, JobState, Resources, Role
 from tests.hadoop import yarn_cluster
 from tests.jobs import follow, until
 from tests.kernel.test_secret_scan import let_others_in, seen_by_another
-from tests.yarn.test_yarn_secrets import MARK, PATIENCE, command_lines, holds
+from tests.yarn.test_yarn_secrets import MARK, PATIENCE, below, command_lines, holds, read
 
 GIVEN = MARK[:3] + "G1v3nS3cr3t" * 3
 SEEN = "what anybody may read"
@@ -82,6 +81,13 @@ def in_hdfs(namenode, path="/"):
             yield from in_hdfs(namenode, here)
         else:
             yield here, get(f"{top}{quote(here)}?op=OPEN")
+
+
+def modes(root):
+    """Yield the mode of each file below a folder."""
+    for path in below(root):
+        with suppress(OSError):  # gone meanwhile
+            yield stat.S_IMODE(path.stat().st_mode)
 
 
 def read_as_nobody(mark, folders):
@@ -149,14 +155,11 @@ def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatc
         assert [page for page, content in shown.items() if leaks(content)] == []
         # What is root's own here, and holds none all the same.
         assert not any(MARK in line or GIVEN in line for line in command_lines())
-        own = [path for path in paths.root.rglob("*") if path.is_file()]
-        held = {path.name for path in own if leaks(path.read_bytes())}
+        held = {path.name for path in below(paths.root) if leaks(read(path))}
         assert held <= {"token", "secret-values.json"}
-        assert {stat.S_IMODE(path.stat().st_mode) for path in own} == {0o600}
-        keeper = [path for path in (shared_home / "yarn").rglob("*") if path.is_file()]
-        assert [path for path in keeper if leaks(path.read_bytes())] == []
-        others = [path for path in layout.root.rglob("*") if path.is_file()]
-        assert {path.name for path in others if leaks(_read(path))} <= {"token"}
+        assert set(modes(paths.root)) == {0o600}
+        assert [path for path in below(shared_home / "yarn") if leaks(read(path))] == []
+        assert {path.name for path in below(layout.root) if leaks(read(path))} <= {"token"}
         return shown.values()
 
     try:
@@ -167,9 +170,3 @@ def test_another_user_reads_no_secret(shared_home, on_yarn, tmp_path, monkeypatc
     assert story.state is JobState.SUCCEEDED, story.status.reason
     scan()
     assert not (paths.root / "secret-values.json").exists()
-
-
-def _read(path: Path) -> bytes:
-    with suppress(OSError):  # gone meanwhile
-        return path.read_bytes()
-    return b""

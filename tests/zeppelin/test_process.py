@@ -22,6 +22,7 @@ from submarine_zeppelin.sessions import clear_left
 from submarine_zeppelin.wire import Listener
 
 from tests.jobs import until
+from tests.zeppelin.server import free_port
 from tests.zeppelin.talking import COMMAND, RUN, SHELL, Talk, kernel_of, shown
 
 pytestmark = pytest.mark.service
@@ -313,7 +314,8 @@ def test_bad_ranges_and_nobody_there():
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match="is free"):
             Listener("127.0.0.1", f"{port}:{port}")
-    command = [sys.executable, "-m", "submarine_zeppelin", "-c", "127.0.0.1", "-p", str(port)]
+    nobody = str(free_port())
+    command = [sys.executable, "-m", "submarine_zeppelin", "-c", "127.0.0.1", "-p", nobody]
     found = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert found.returncode == 1
     assert "submarine: " in found.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from submarine_engine.clusters.yarn import gpus, log_transport, node_pages
 from submarine_engine.clusters.yarn.application import describe_application
 from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import node_devices
@@ -51,6 +52,10 @@ def by_https(recorded, tmp_path, monkeypatch):
         return manager, ca
 
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    # Both ends of a handshake are this process: on a busy machine it may be late.
+    monkeypatch.setattr(gpus, "_NODE_TIMEOUT", 30.0)
+    monkeypatch.setattr(log_transport, "_ANSWER", 30.0)
+    monkeypatch.setattr(node_pages, "_CONNECT", 30.0)
     return begin
 
 

@@ -45,9 +45,10 @@ def name_node(tmp_path_factory, monkeypatch):
             plan = ClusterPlan.make(wanted, port=port, java=java, jars=jars, secure_jars=more)
             write_files(plan, cluster.layout)
             Starter(plan, cluster.layout, 300).start(["kdc", "namenode"])
-        environment = cluster.environment()
-        conf = cluster.layout.conf
-        yield use(Yarn(cluster, conf, environment, plan.rm_web, plan.namenode_web), monkeypatch)
+            environment = cluster.environment()
+            conf = cluster.layout.conf
+            # The block is held all the time: it looks free until the NameNode listens.
+            yield use(Yarn(cluster, conf, environment, plan.rm_web, plan.namenode_web), monkeypatch)
 
 
 def test_a_ticket_opens_hdfs_and_a_token_that_is_replaced_keeps_it_open(

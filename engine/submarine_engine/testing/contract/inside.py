@@ -17,7 +17,9 @@ WAITS = "import os, time\nprint(os.getcwd(), flush=True)\nwhile True: time.sleep
 ASKS = 'echo "$SUBMARINE_JOB_ID $SUBMARINE_TASK $CUDA_VISIBLE_DEVICES|$PWD"; cat >&2; exit 7'
 
 
-def test_a_program_runs_inside_each_task_and_ends_with_it(cluster):
+def test_a_program_runs_inside_each_task_and_ends_with_it(cluster, monkeypatch):
+    # A busy machine tells late of an end.
+    monkeypatch.setattr("submarine_engine.inside._ENDS_WITHIN", 60.0)
     job = begin(cluster, WAITS, worker=2, ps=1) if cluster.several else None
     job = job or cluster.submit(WAITS)
     tasks = [task.task for task in job.status().tasks] or ["worker-0"]

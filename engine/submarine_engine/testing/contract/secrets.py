@@ -40,6 +40,8 @@ def test_a_secret_reaches_the_job_and_nothing_that_is_kept_or_shown(cluster, mon
         files = [path for path in root.rglob("*") if path.is_file()]
         return {path.name for path in files if VALUE.encode() in path.read_bytes()}
 
+    # The last file that is written, aside and renamed.
+    until(lambda: '"failed"' in cluster.paths(job).status.read_text())
     # What the code itself wrote or raised is as it was, for the owner alone.
     until(lambda: holding() <= {"stdout", "stderr", "outcome.json", "raised.pkl"})
 
