@@ -113,8 +113,16 @@ def test_a_task_that_does_not_answer_hangs_with_those_that_wait(clock, tasks):
     ],
 )  # fmt: skip
 def test_what_is_no_hang(clock, tasks, told):
+    found = looks_of(HangFinder(spec()), tasks(2), clock, lambda look: told(look % 3))
+    assert len(found) > 20  # three looks each hundred seconds
+    assert not any(hang for _, hang in found)
+
+
+def test_what_hangs_after_it_has_computed_in_silence(clock, tasks):
+    told = lambda look: [(WAITS, 50.0 * min(look, 4)), (LOADS, 7.5)]  # noqa: E731
     found = looks_of(HangFinder(spec()), tasks(2), clock, told)
-    assert [hang for _, hang in found] == [False] * 3
+    assert [hang for _, hang in found] == [False] * 8 + [True]
+    assert 300 < found[-1][0] < 320
 
 
 def test_a_heartbeat_is_no_work(clock, tasks):

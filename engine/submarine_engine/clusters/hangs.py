@@ -5,7 +5,8 @@ driver looks at the stacks three times: after a half, three quarters and all of 
 quiet job is given. It hangs if in all three looks each worker stands where it stood, every thread
 of it, and none has used a processor in between or moved data: a loop that nearly always waits for
 its next batch stands at one place in each look. One that uses a processor hangs too where it stands
-in a collective operation: such calls may wait busily.
+in a collective operation: such calls may wait busily. Where they differ, it looks three times more:
+what computes in silence for an hour may hang afterwards.
 
 So native code that computes for an hour is no hang, and a rank that waits in a busy loop of its own
 is not found: both stand at one line and use a processor. What a GPU does is not asked: while a
@@ -115,7 +116,12 @@ class HangFinder:
             A sample that was due.
         """
         self._looks.append(look)
-        return len(self._looks) == len(_LOOKS) and self._hangs()
+        if len(self._looks) < len(_LOOKS):
+            return False
+        if self._hangs():
+            return True
+        self._quiet_since, self._looks = time.monotonic(), []
+        return False
 
     def words(self, stacks: Stacks, job_id: str) -> str:
         """Return what is said of a job that hangs, in one line.
