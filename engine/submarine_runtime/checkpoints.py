@@ -582,13 +582,12 @@ class _Notice:
         """End the loop after so many steps as an interrupted cell is ended; say why in the log."""
         self.given, self.obeyed = False, True
         from submarine_runtime import notices  # noqa: PLC0415 - only where it comes to it
-        from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
 
         told = notices.current()
         why = f": {told.reason}" if told and told.reason else ""
         with suppress(OSError, ValueError):  # a full disk, or a stream that the code has closed
             sys.stderr.write(f"submarine: asked to end{why}; checkpoint after step {done}\n")
-        raise KeyboardInterrupt(ASKED_TO_END)
+        raise KeyboardInterrupt(notices.ASKED_TO_END)
 
 
 notice = _Notice()

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 # As frames have it, which in a YARN container come out of an archive: `payload` names them.
 _HERE = os.path.dirname((lambda: 0).__code__.co_filename)  # noqa: PTH120 - pathlib is slow
-ASKED_TO_END = "the job was asked to end"
-"""What the interrupt says that SIGTERM is: whoever asked knows, and needs no traceback of it."""
-
 _MOST_FRAMES = 60
 _MOST_LINKS = 8
 _LONGEST_MESSAGE = 20_000

@@ -16,6 +16,9 @@ from submarine_runtime.saving import PLACE
 NOTICE = "notice.json"
 """The message: ``{"reason": "…", "seconds": 5.0}``."""
 
+ASKED_TO_END = "the job was asked to end"
+"""What the interrupt says that SIGTERM is: whoever asked knows, and needs no traceback of it."""
+
 _came_at: list[float] = []
 
 

@@ -16,7 +16,15 @@ import os
 import sys
 import time
 
-from submarine_runtime import display_hooks, displays, lean, moments, progress_file, stacks
+from submarine_runtime import (
+    display_hooks,
+    displays,
+    lean,
+    moments,
+    notices,
+    progress_file,
+    stacks,
+)
 from submarine_runtime.home import NAME, Ending, Home
 from submarine_runtime.lean import suppress
 from submarine_runtime.leave import die_by, leave, note_file, note_files
@@ -225,9 +233,9 @@ def _value(namespace: dict[str, Any], names: tuple[str, ...]) -> object:
 def _ending_by(error: BaseException, bundle: str) -> Ending:
     if isinstance(error, SystemExit):
         return _ending_by_exit(error)
-    from submarine_runtime.failure import ASKED_TO_END, show  # noqa: PLC0415 - only where something failed
+    from submarine_runtime.failure import show  # noqa: PLC0415 - only where something failed
 
-    if not (isinstance(error, KeyboardInterrupt) and error.args == (ASKED_TO_END,)):
+    if not (isinstance(error, KeyboardInterrupt) and error.args == (notices.ASKED_TO_END,)):
         show(error, bundle)
     code = _EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return Ending("raised", code, error)
@@ -323,9 +331,7 @@ def _keep_frames(
 
 def _failed(error: BaseException) -> bool:
     """Return whether somebody may ask where it was: not of a job that was cancelled."""
-    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only on a failure
-
-    return not isinstance(error, KeyboardInterrupt) or error.args != (ASKED_TO_END,)
+    return not isinstance(error, KeyboardInterrupt) or error.args != (notices.ASKED_TO_END,)
 
 
 def _is_full(error: Exception) -> bool:
@@ -424,15 +430,12 @@ def _interrupt(_number: int, _frame: object) -> None:
 
     A loop that keeps checkpoints comes to the end of its step first.
     """
-    from submarine_runtime import notices  # noqa: PLC0415 - only where it comes to it
-
+    # Nothing is imported here: the signal may come while the same module is being imported.
     notices.come()
     checkpoints = sys.modules.get("submarine_runtime.checkpoints")
     if checkpoints is not None and checkpoints.notice.take():
         return
-    from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - likewise
-
-    raise KeyboardInterrupt(ASKED_TO_END)
+    raise KeyboardInterrupt(notices.ASKED_TO_END)
 
 
 def _hear_no_more() -> None:

@@ -392,7 +392,7 @@ class Worker:
         except Ended as ended:
             return {"outcome": ended.word}, b""
         except BaseException as error:
-            from submarine_runtime.failure import ASKED_TO_END  # noqa: PLC0415 - only here
+            from submarine_runtime.notices import ASKED_TO_END  # noqa: PLC0415 - only here
 
             if isinstance(error, KeyboardInterrupt) and error.args == (ASKED_TO_END,):
                 raise
