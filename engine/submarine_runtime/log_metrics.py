@@ -24,7 +24,9 @@ _STDOUT, _STDERR = 1, 2
 _LOOK = 0.1  # seconds between two looks
 _PIECE = 1 << 20
 _LONGEST_LINE = 1 << 16
-_BELOW_LAST = 8  # which of the signals for programs' own use, counted from the last
+_BELOW_LAST = 6
+"""Which of the signals for programs' own use, counted from the last: beside those of `stacks` and
+`peer_failed`, which the main thread keeps back."""
 
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _ENDS = re.compile(rb"[\r\n\x08]+")

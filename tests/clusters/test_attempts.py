@@ -148,6 +148,7 @@ def test_what_an_attempt_has_left_is_removed_once_and_for_all(tmp_path):
     files.outcome.symlink_to(elsewhere)
     files.progress.mkdir()
     paths.answer.touch()
+    os.mkfifo(files.root / "answer-1")  # the next attempt's questions are numbered from 1 again
     files.stderr.write_text("half a line")
     for _ in range(2):
         clear_attempt(paths, ["worker-0", "ps-0"], "— attempt 2 of 2 begins: no —")

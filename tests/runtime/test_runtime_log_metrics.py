@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from submarine_runtime import log_metrics, peer_failed, stacks
 from submarine_runtime.log_metrics import Lines, LogWatcher
 
 
@@ -82,6 +83,16 @@ def test_a_line_without_an_end_is_kept_in_bounds():
     assert len(lines._begun) < 100_000
 
 
+NUMBER = signal.SIGRTMAX - log_metrics._BELOW_LAST
+
+
+def test_its_signal_is_nobody_elses():
+    # The main thread of a job of several tasks keeps back those of the others.
+    others = {stacks._BELOW_LAST, stacks._MAIN_BELOW_LAST, peer_failed._BELOW_LAST}
+    assert len(others) == 3
+    assert log_metrics._BELOW_LAST not in others
+
+
 class Ended(BaseException):
     pass
 
@@ -113,12 +124,12 @@ def test_a_wait_for_another_program_ends_by_what_that_prints(log):
     told = []
     code = "import itertools, time\nfor i in itertools.count():"
     code += "\n print(f'loss: {i}', flush=True)\n time.sleep(0.01)"
-    before = signal.getsignal(signal.SIGRTMAX - 8)
+    before = signal.getsignal(NUMBER)
     with pytest.raises(Ended, match="stop"), watching(log, told, stop_at=3):
         subprocess.run([sys.executable, "-c", code], stdout=log, check=False)
     assert [step for step, _ in told[:4]] == [0, 1, 2, 3]
     assert told[3][1] == {"loss": 3.0}
-    assert signal.getsignal(signal.SIGRTMAX - 8) == before
+    assert signal.getsignal(NUMBER) == before
 
 
 def test_code_that_catches_all_is_told_again_and_nothing_comes_when_it_is_through(log):

@@ -685,6 +685,8 @@ def clear_attempt(paths: JobPaths, tasks: Iterable[str], line: str) -> None:
         make_private(files.root)
         for name in _OF_AN_ATTEMPT:
             _remove(files.root / name)
+        for pipe in files.root.glob("answer-*"):  # of a question that its asker did not outlive
+            _remove(pipe)
         make_private(files.artifacts)
         _append_line(files.stderr, f"{line}\n".encode(errors="replace"))
 
