@@ -33,7 +33,13 @@ from submarine_runtime.frames import FILE
 from submarine_engine.cache_key import FileDigests, Key, Part, key_of
 from submarine_engine.clusters import locks
 from submarine_engine.config import load_config
-from submarine_engine.errors import ConfigError, JobNotFoundError, SubmarineError
+from submarine_engine.errors import (
+    CommandError,
+    ConfigError,
+    JobNotFoundError,
+    SubmarineError,
+    UnsupportedError,
+)
 from submarine_engine.future import Job
 from submarine_engine.history import (
     JobPaths,
@@ -125,10 +131,13 @@ class Caching:
         Whether the job runs in any case, and its result is remembered in place of an earlier one.
     origin
         What the job is of, the same each time: a notebook and its cell's id, a file.
+    where_possible
+        Whether a job whose result cannot be remembered runs all the same; else it is refused.
     """
 
     refresh: bool = False
     origin: str = ""
+    where_possible: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any], origin: str) -> Caching | None:
@@ -641,7 +650,13 @@ def submit(
     if caching is None:
         return Job(cluster, cluster.submit(spec, bundle, workdir=workdir))
     cache = Cache(getattr(cluster, "home", None))
-    key = cache.key(cluster, spec, bundle, workdir)
+    try:
+        key = cache.key(cluster, spec, bundle, workdir)
+    except (CommandError, UnsupportedError) as error:
+        if not caching.where_possible:
+            raise
+        cluster.tell(f"the result will not be remembered: {error.what}")
+        return Job(cluster, cluster.submit(spec, bundle, workdir=workdir))
     if not caching.refresh:
         found = cache.lookup(cluster, key, caching.origin, bundle)
         if found.job is not None:

@@ -145,10 +145,16 @@ def submit_server(  # noqa: PLR0913, PLR0917 - what is to run, and where
     CommandError, SubmissionError, ClusterError
         As `submit`.
     """
-    spec = replace(spec_of(kind, values), notebook=notebook)
+    asked = values.get("idle")
+    # Where the cluster limits --idle, that holds for how long the server may be unused.
+    spec = replace(spec_of(kind, values), notebook=notebook, idle=asked, serves=None)
     config = load_config({"cluster": values.get("cluster")})
     where, spec = cluster_for(str(config.value("cluster")), spec, tell)
     where.tell = tell
+    most = where.check(spec).idle
+    if asked is None and most is not None:
+        own = {**own, "idle": min(IDLE, most)}
+    spec = replace(spec, idle=0.0, serves=kind)
     return Job(where, where.submit(spec, _bundle(module, own), workdir=workdir))
 
 

@@ -26,11 +26,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 ASKED = "asked-to-end"
-"""Each line of it, TERM or KILL, is a signal for the task. It is there from the start: what is not
-there a shared disk may say for a minute after it has come."""
+"""Each line of it, TERM or KILL, is a signal for the task, or one of `QUESTIONS`. It is there from
+the start: what is not there a shared disk may say for a minute after it has come."""
+
+QUESTIONS = ("asked/stacks", "asked-main/stacks", "peer-failed/frames")
+"""Files that the task has the kernel tell of. That tells of what this machine writes, and not of
+what another one writes on a shared disk: so they are written here."""
 
 BEGUN = "begun"
 """Whoever makes it runs the task, and holds its lock."""
+
+USED = "used"
+"""What the task had used as it was asked last, a line of `submarine_runtime.stacks`."""
 
 _LOOKS_EVERY = 0.2  # seconds between two looks for what is asked: a question to the disk's server
 _LIBC, _OURS = ctypes.CDLL(None), os.getpid()
@@ -101,20 +108,36 @@ def _run(launch: dict[str, Any]) -> int:
         _let_go_of_others(task.pid)
         asked = _read_asked(heard)
         heard += len(asked)
-        for word in asked.split():
+        for word in asked.decode("ascii", "replace").split():
+            if word in QUESTIONS:
+                _ask(word, task.pid)
+                continue
             with suppress(ProcessLookupError):
-                os.killpg(task.pid, signal.SIGTERM if word == b"TERM" else signal.SIGKILL)
+                os.killpg(task.pid, signal.SIGTERM if word == "TERM" else signal.SIGKILL)
         let_in = _let_inside(launch, environment, task.pid, let_in)
     return int(task.returncode)
 
 
 def _read_asked(heard: int) -> bytes:
-    """Return what is asked since the first `heard` bytes; nothing where that cannot be read now."""
+    """Return the lines since the first `heard` bytes; nothing where that cannot be read now."""
     # A shared disk may fail for a moment: were that our end, it would be the task's, too.
     with suppress(OSError), open(ASKED, "rb") as file:
         file.seek(heard)
-        return file.read()
+        said = file.read()
+        return said[: said.rfind(b"\n") + 1]
     return b""
+
+
+def _ask(question: str, pid: int) -> None:
+    """Ask the task; nobody is asked where its code has not begun, or cannot hear of it."""
+    with suppress(Exception):  # an image's Python, say, that cannot read it: then nobody knows
+        runtime = os.path.dirname(os.path.dirname(__file__))
+        sys.path += [runtime] * (runtime not in sys.path)  # this file is run by itself
+        from submarine_runtime.stacks import used, with_use  # noqa: PLC0415 - where it is asked for
+
+        _write(USED, with_use(*used([pid])[0], b"").decode())
+    with suppress(OSError), open(f"{question}.asked", "w"):
+        os.replace(f"{question}.asked", question)
 
 
 def _let_go_of_others(pid: int) -> None:

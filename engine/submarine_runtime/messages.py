@@ -15,7 +15,7 @@ from submarine_runtime.exchange import HELLO, INSIDE, put
 
 TYPE_CHECKING = False  # as type checkers have it
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 LARGEST = 1 << 16
 """Bytes that a task's message may have. The driver's answer has some 100 for each task."""
@@ -23,11 +23,18 @@ LARGEST = 1 << 16
 LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST, INSIDE: LARGEST}
 """The messages that a task says, and how long each may be."""
 
+USED = "used"
+"""Of the task's folder: see `submarine_runtime.launcher`."""
+
+_LINE = 100
+
 _PRIVATE = 0o600
 """What the driver tells is the task's alone, also where others may read the folder's logs."""
 
 
-def exchange(folder: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+def exchange(
+    folder: str, messages: Mapping[str, bytes], ask: Callable[[str], bool] | None = None
+) -> dict[str, bytes]:
     """Bring messages to the task of a folder, and return those that it has said.
 
     Parameters
@@ -36,6 +43,8 @@ def exchange(folder: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         The task's.
     messages
         By name, which may lead to a folder below.
+    ask
+        Brings one in a way of its own, and returns whether it has; None where all are written.
 
     Raises
     ------
@@ -51,11 +60,16 @@ def exchange(folder: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
             stacks.forget_last(folder)
         elif name == stacks.ASK_MAIN and stacks.has_answered(folder):
             continue
+        if ask is not None and ask(name):
+            continue
         below, _, last = name.rpartition("/")
         put(f"{folder}/{below}" if below else folder, last, data, _PRIVATE)
     for name, most in LARGEST_OF.items():
         with suppress(FileNotFoundError):
             found[name] = _read(f"{folder}/{name}", most)
+    if stacks.STACKS in found:
+        with suppress(FileNotFoundError):  # whoever runs the task tells it, or the driver knows it
+            found[stacks.STACKS] = _read(f"{folder}/{USED}", _LINE) + found[stacks.STACKS]
     return found
 
 

@@ -150,7 +150,7 @@ class Outcome:
             from submarine_runtime.failure import describe  # noqa: PLC0415 - only on a failure
 
             told["error"] = describe(ending.error, self._bundle)
-            if ending.home is None and ending.kind == "raised":
+            if ending.home is None:
                 told["raised"] = self._keep(ending.error)
         return told
 

@@ -207,6 +207,8 @@ def test_an_exit_tells_code_and_place(ran):
     assert error.what == "exited with code 3"
     assert [frame.line for frame in error.frames] == [6, 4]
     assert "JobFailedError: exited with code 3" in shown(error)
+    assert isinstance(error.__cause__, SystemExit)
+    assert error.__cause__.code == 3
 
 
 def test_an_exit_with_text_tells_it(ran):

@@ -6,16 +6,17 @@ import json
 
 import pytest
 from submarine_engine import __version__
-from submarine_engine.cli import handler
+from submarine_engine.cli import handler, output
 from submarine_engine.cli.output import (
     INTERNAL,
+    NOT_POSSIBLE,
     code_of_error,
     code_of_job,
     visible,
     width,
 )
 from submarine_engine.command.verbs import verbs
-from submarine_engine.errors import SubmarineError
+from submarine_engine.errors import JobError, ResultError, SaveError, SubmarineError
 from submarine_engine.job import JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
 
@@ -86,6 +87,13 @@ def task(code, state=TaskState.FAILED):
 )
 def test_codes_of_jobs(state, tasks, code):
     assert code_of_job(JobStatus(state=state, tasks=tasks)) == code
+
+
+@pytest.mark.parametrize("kind", [JobError, SaveError, ResultError])
+def test_what_a_job_cannot_do_is_no_fault_of_ours(kind):
+    code = code_of_error(kind("x"))
+    assert code == NOT_POSSIBLE
+    assert [name for name, value in vars(output).items() if value == code] == ["NOT_POSSIBLE"]
 
 
 def test_any_other_error_of_ours_has_a_code():

@@ -176,6 +176,14 @@ def test_logs_for_programs_have_offsets(trained, submarine):
     }
 
 
+@pytest.mark.parametrize("words", [("retry",), ("stacks",), ("save",), ("exec", "--", "true")])
+def test_what_a_job_that_is_over_cannot_do_has_a_code(trained, submarine, words):
+    verb, *rest = words
+    done = submarine("job", verb, trained, *rest)
+    assert (done.returncode, done.stdout) == (76, b"")
+    assert f"job {trained}: ".encode() in done.stderr
+
+
 def test_a_log_can_be_followed(folder, submarine, start):
     (folder / "train.py").write_text(
         "import pathlib, time\nprint('begun', flush=True)\n"

@@ -108,6 +108,18 @@ def test_a_program_gets_the_last_bytes_too():
     ]  # fmt: skip
 
 
+def test_the_last_bytes_come_where_a_job_is_not_followed_to_its_end_too():
+    out = io.StringIO()
+    view = JsonView(Output(out=out, err=io.StringIO(), json=True), "job")
+    view.log(LogChunk(task="worker-0", stream="stdout", offset=0, data="ü".encode()[:1]))
+    view.end_lines()
+    view.end_lines()  # nothing is told twice
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(one["event"], one["text"], one["offset"]) for one in told] == [
+        ("Log", "", 0), ("Log", "\ufffd", 1),
+    ]  # fmt: skip
+
+
 class Terminal(io.TextIOWrapper):
     """What says that it is a terminal."""
 

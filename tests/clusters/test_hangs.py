@@ -135,7 +135,9 @@ def test_a_number_of_a_thread_is_no_change(clock, tasks):
     assert looks_of(HangFinder(spec()), tasks(2), clock, told)[-1][1]
 
 
-@pytest.mark.parametrize("written", ["stdout", "displays", "progress.json", "logdir/run/events.1"])
+@pytest.mark.parametrize(
+    "written", ["stdout", "displays", "progress.json", "reported", "logdir/run/events.1"]
+)
 def test_any_sign_of_life_begins_anew(clock, tasks, written):
     running = tasks(2)
     path = running[1].files.root / written

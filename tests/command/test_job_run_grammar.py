@@ -211,6 +211,7 @@ def test_a_word_after_a_name_to_bring_back_is_the_script_in_a_terminal():
         ("--ranks_per_task 2", "there is no ranks per task '2'", "--ranks_per_task 1 or gpu"),
         ("--ranks_per_task gpu", "no worker is said to have any", "(--gpus 4)"),
         ("-keytab x", "--keytab is refused", "leave it out"),
+        ("--saved_model_path m", "--saved_model_path is refused", "submarine serve start PATH"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_way_out(text, what, fix):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import zipfile
 
@@ -244,3 +245,33 @@ def test_the_zip_of_flow_1_0_is_written_by_an_option(call, cells, tmp_path, monk
         assert "train.job" in archive.namelist()
     path = tmp_path / out.strip()
     assert azkaban.read(path.read_bytes(), where="it") == Flow.read(tmp_path / "train.flow")
+
+
+def test_of_a_folder_goes_up_what_it_was_built_for_last(double, call, cells, tmp_path):
+    notebook(tmp_path / "train.ipynb", *cells)
+    double.knows_flow_2 = False
+    assert call("flow", "build", "train.ipynb")[0] == 0
+    code, _, err = call("azkaban", "upload", "train.flow")
+    assert code != 0
+    assert "too old for 2.0" in err
+    # What the error tells to do leads out, by the folder and by the zip.
+    assert "upload the zip that this writes" in err
+    assert call("flow", "build", "train.ipynb", "--to", "azkaban-1.0")[0] == 0
+    for named in ("train.flow", "train.flow/train-azkaban-1.0.zip", "train.flow"):
+        code, out, err = call("azkaban", "upload", named)
+        assert code == 0, out + err
+    double.knows_flow_2 = True
+    assert call("flow", "build", "train.ipynb", "--to", "azkaban")[0] == 0
+    assert call("azkaban", "upload", "train.flow")[0] == 0
+    assert b"flow20.project" in double.projects["train"]["zip"]
+
+
+def test_of_an_address_goes_up_what_was_written_beside_the_notebook(double, call, cells, tmp_path):
+    notebook(tmp_path / "train.ipynb", *cells)
+    folder = f"memory:///flows-{secrets.token_hex(4)}/train.flow"
+    words = ("--output", folder, "--to", "azkaban-1.0")
+    code, _, err = call("flow", "build", "train.ipynb", *words)
+    assert code == 0, err
+    double.knows_flow_2 = False
+    code, out, err = call("azkaban", "upload", folder)
+    assert code == 0, out + err

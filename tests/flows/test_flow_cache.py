@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from submarine_engine.cache import Cache
+from submarine_engine.errors import FlowError
 from submarine_engine.flows.runner import status_of
 
 JOB = "%%submarine --gpus 0 --name "
@@ -45,3 +48,31 @@ def test_a_cells_own_cache_holds_from_run_to_run(flow_of, call, tmp_path):
         assert call("flow", "run", folder, "--run", run)[0] == 0
     records = status_of(folder, "two").records
     assert {name: bool(one.remembered) for name, one in records.items()} == {"a": True, "b": False}
+
+
+def test_a_cell_that_says_no_runs_in_each_run(flow_of, call, tmp_path):
+    flow_of(f"{JOB}a --no-cache\nprint('a')", f"{JOB}b\nprint('b')", cache=True)
+    folder = tmp_path / "train.flow"
+    for run in ("one", "two"):
+        assert call("flow", "run", folder, "--run", run)[0] == 0
+    records = status_of(folder, "two").records
+    assert {name: bool(one.remembered) for name, one in records.items()} == {"a": False, "b": True}
+    assert len(Cache().entries()) == 1
+
+
+def test_a_cell_that_cannot_be_remembered_runs_in_each_run(flow_of, call, tmp_path):
+    flow_of(f"{JOB}a --checkpoint_path kept\nprint('a')", cache=True)
+    folder = tmp_path / "train.flow"
+    for run in ("one", "two"):
+        code, out, err = call("flow", "run", folder, "--run", run)
+        assert code == 0, out + err
+        assert "the result will not be remembered: --cache and --checkpoint_path" in out
+        assert not status_of(folder, run).records["a"].remembered
+
+
+@pytest.mark.parametrize("words", ["--checkpoint_path kept", "--input_path hdfs:///user/ana/in"])
+def test_a_cell_that_contradicts_itself_is_no_flow(flow_of, words):
+    with pytest.raises(FlowError, match=words.split()[0]) as caught:
+        flow_of("x = 1", f"{JOB}a --cache {words}\nprint('a')")
+    assert caught.value.where == "train.ipynb, In [2], line 1"
+    flow_of("x = 1", f"{JOB}a {words}\nprint('a')", cache=True)

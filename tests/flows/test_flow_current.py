@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from submarine_engine.errors import FlowError, SubmarineError
 from submarine_engine.flows.build import FlowOptions, build_flow, options_of
@@ -36,8 +38,17 @@ def test_it_is_found_by_notebook_by_its_folder_and_by_the_folder_above(flow_of, 
 
 def test_a_changed_notebook_is_said_and_built_again_with_the_same_options(flow_of, tmp_path):
     options = FlowOptions(
-        name="nightly", schedule="0 2 * * *", given={"rate": "0.25"}, retries=2, time_limit=60.0
+        name="nightly",
+        schedule="0 2 * * *",
+        given={"rate": "0.25"},
+        mail="ana@example.com",
+        retries=2,
+        retry_delay=5.0,
+        time_limit=60.0,
+        notify=("HOOK",),
+        cache=True,
     )
+    assert all(getattr(options, one.name) for one in fields(options))  # each is another than usual
     flow_of(*TRAIN)
     folder = tmp_path / "train.flow"
     build_flow(tmp_path / "train.ipynb", folder, options)

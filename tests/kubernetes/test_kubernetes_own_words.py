@@ -71,6 +71,24 @@ def test_options_of_another_kind_are_refused(capsys):
     assert DEFAULT_VERSION in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("kind", "daemon"), [("slurm", "slurmctld"), ("kubernetes", "etcd")])
+def test_a_daemon_that_has_no_log_is_started_with_its_own_cluster(
+    kind, daemon, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path))
+    # Of the sockets in this long path none is made.
+    monkeypatch.setattr("submarine_engine.installer.slurm._LONGEST_SOCKET", 1000)
+    plan = {"nodes": 1, "gpus": 1, "port": 20_480}
+    if kind == "kubernetes":
+        plan["version"] = DEFAULT_VERSION
+    folder = tmp_path / "clusters" / "mine"
+    folder.mkdir(parents=True)
+    (folder / f"{kind}.json").write_text(json.dumps(plan))
+    assert main(["cluster", "logs", daemon, "--name", "mine"]) != 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"`submarine cluster up {kind} --name mine`" in told
+
+
 def test_a_missing_program_is_named_with_its_package(tmp_path, monkeypatch):
     monkeypatch.setattr("submarine_engine.installer.marked._SBIN", ())
     monkeypatch.setenv("PATH", str(tmp_path))

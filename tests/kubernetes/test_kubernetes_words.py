@@ -29,6 +29,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
 from submarine_engine.clusters.kubernetes.noted import python_of
 from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
 from submarine_engine.clusters.kubernetes.state import Node, Pod, fits, needs
+from submarine_engine.config import load_config
 from submarine_engine.errors import (
     ClusterError,
     CommandError,
@@ -37,6 +38,7 @@ from submarine_engine.errors import (
     SubmissionError,
     UnsupportedError,
 )
+from submarine_engine.findings import NOTE
 from submarine_engine.history import JobPaths, make_private
 from submarine_engine.job import JobSpec, Resources, Role
 
@@ -539,6 +541,50 @@ def test_more_than_a_node_has_is_refused(server, tmp_path):
     spec = JobSpec(roles=(Role(resources=Resources(gpus=5)),))
     with pytest.raises(ResourcesError, match="the largest one has 4"):
         KubernetesBackend(tmp_path).check(spec)
+
+
+def nodes_of(gpus):
+    """Return an answer for every question: one node with so many GPUs, by which pods are taken."""
+    room = {"nvidia.com/gpu": gpus, "memory": "8Gi", "cpu": "8"}
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": room}}
+    return lambda _command, _path, _body: (200, {"items": [node]})
+
+
+def smallest_role(_command, path, _body):
+    """Answer as an API server does to who has the role `submarine` alone."""
+    is_ours = "/namespaces/" in path
+    return (200, {"items": []}) if is_ours else (403, {"message": "forbidden"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "gpus"),
+    [(nodes_of("4"), [1, 0]), (nodes_of("0"), [0, 0]), (smallest_role, [1, 0])],
+    ids=["with-gpus", "without-gpus", "unseen"],
+)
+def test_gpus_that_are_left_open_are_those_of_the_role_and_the_cluster(
+    server, tmp_path, answers, gpus
+):
+    server.answers = answers
+    spec = KubernetesBackend(tmp_path).check(JobSpec(roles=(Role(), Role(name="ps"))))
+    assert [role.resources.gpus for role in spec.roles] == gpus
+
+
+def test_a_job_for_nodes_of_which_there_are_none_does_not_lose_its_gpu(server, tmp_path):
+    server.answers = nodes_of("4")
+    spec = JobSpec(options={"node_selector": "gpu=none-such"})
+    with pytest.raises(ResourcesError, match="the largest one has 0"):
+        KubernetesBackend(tmp_path).check(spec)
+
+
+def test_the_doctor_only_notes_that_the_smallest_role_sees_no_gpus(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("SUBMARINE_HOME", str(tmp_path / "home"))
+    server.answers = smallest_role
+    (found,) = KubernetesBackend.checks(load_config())
+    assert (found.title, found.verdict) == ("GPUs", NOTE)
+    assert "jobs run without" in found.fix
+    server.answers = lambda *_: (403, {"message": "forbidden"})
+    with pytest.raises(ClusterError, match="forbidden"):  # nor may it list what jobs need
+        list(KubernetesBackend.checks(load_config()))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "contexts: 3", "\0", "{not yaml"])

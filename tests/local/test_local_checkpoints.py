@@ -4,6 +4,7 @@ import os
 import signal
 
 from submarine_engine import Job
+from submarine_engine.clusters.saving import can_save
 from submarine_engine.job import JobState, Resources, Role
 
 from tests.jobs import until
@@ -101,7 +102,9 @@ def test_the_next_attempt_finds_the_folder_of_the_job(local):
 
 def test_a_model_is_saved_of_the_jobs_own_checkpoints(local, tmp_path):
     job_id = stopped_in_its_step(local, 0)
-    saved = Job(local.cluster, job_id).save(tmp_path / "model")
+    job = Job(local.cluster, job_id)
+    assert can_save(local.paths(job_id), job.status())
+    saved = job.save(tmp_path / "model")
     assert (saved.by, saved.source) == ("checkpoint", "step-000000000003")
     (local.folder / "go on").touch()
     assert local.follow(job_id).state is JobState.SUCCEEDED

@@ -16,6 +16,7 @@ from submarine_engine.cli import main
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.clusters.saving import FolderStorage, can_save, copy_newest, default_name
+from submarine_engine.clusters.slurm.sbatch import disk_path
 from submarine_engine.errors import SaveError, UnsupportedError
 from submarine_engine.history import JobPaths
 
@@ -199,6 +200,24 @@ def test_a_checkpoint_that_changes_while_it_is_copied_is_not_taken(tmp_path, mon
     with pytest.raises(SaveError, match="change all the time"):
         copy_newest(Changing(root), folder, "a job")
     assert list(folder.iterdir()) == []
+
+
+def test_a_checkpoint_path_of_this_machine_is_read_as_the_cluster_means_it(tmp_path):
+    paths = JobPaths(tmp_path, "20260101-000000-aaaaa")
+    paths.root.mkdir(parents=True)
+    asked = saving.SaveRequest(paths, lambda: None, None)
+
+    def read(kept, *reader):
+        record = {"workdir": "/work", "spec": {"checkpoint_path": kept}}
+        paths.record.write_text(json.dumps(record))
+        found = saving.kept_storage(asked, *reader)
+        return found and found.name
+
+    assert read(None) is read("", disk_path) is read("s3://bucket/kept", disk_path) is None
+    assert read("file:///shared/kept") == read("file:///shared/kept", disk_path) == "/shared/kept"
+    assert read("runs/line") is None  # elsewhere, on clusters that take addresses alone
+    assert read("runs/line", disk_path) == "/work/runs/line"
+    assert read("/shared/kept", disk_path) == "/shared/kept"
 
 
 def test_no_checkpoint_yet(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import os
 
 import pytest
 from submarine_engine.cli import main
+from submarine_engine.clusters.local.policy import Policy
 from submarine_engine.clusters.local.shared import setup
 from submarine_engine.errors import ConfigError
 
@@ -151,6 +152,46 @@ def test_limits_of_the_policy_are_those_of_jobs_without_any(alice, place):
     ) == [None, None]
 
 
+SERVER = """
+from submarine_engine.notebooks import NOTEBOOK, submit_server
+from submarine_engine.records import record_of
+values = {"cluster": "local", "gpus": 1, **VALUES}
+job = submit_server(NOTEBOOK, "no_such", values, {"idle": values.get("idle", 3600.0)}, str, Path())
+files = Path.home() / ".local/share/submarine/jobs" / job.id
+result = [(files / "bundle/script.py").read_text(), record_of(job.id)["spec"]["idle"]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "values", "idle"),
+    [
+        ('idle = "30m"', {"idle": 1200.0}, 1200.0),
+        ('idle = "30m"', {}, 1800.0),
+        ('idle = "2h"', {}, 3600.0),
+        ('longest = "2h"', {"idle": 0.0}, 0.0),
+    ],
+)
+def test_a_server_may_be_unused_for_as_long_as_the_policy_lets_it(
+    alice, place, policy, values, idle
+):
+    place.policy(policy)
+    alice.do("from submarine_engine.clusters.local import shared; shared._known = None")
+    script, watched = alice.do(SERVER.replace("VALUES", repr(values)))
+    assert f"serve(idle={idle})" in script
+    assert watched == 0.0  # what its GPUs do says nothing of who uses it
+
+
+@pytest.mark.parametrize(
+    ("idle", "words"), [(3600.0, "--idle 1 h is more"), (0.0, "--idle 0, for never, is more")]
+)
+def test_a_server_that_may_be_unused_for_longer_is_refused(alice, place, idle, words):
+    place.policy('idle = "30m"')
+    alice.do("from submarine_engine.clusters.local import shared; shared._known = None")
+    told = alice.told(SERVER.replace("VALUES", repr({"idle": idle})))
+    assert words in told["text"], told
+    assert "write --idle 30m or less" in told["text"]
+
+
 def test_one_user_holds_no_more_than_the_policy_lets(alice, place, gate):
     place.policy("most_gpus = 2")
     alice.do("from submarine_engine.clusters.local import shared; shared._known = None")
@@ -220,6 +261,14 @@ def test_setting_it_up(place, alice, tmp_path, monkeypatch, root):
     (folder / "policy.toml").symlink_to("/etc/passwd")
     with pytest.raises(ConfigError, match="cannot be read"):
         setup(place.group, folder)
+    (folder / "policy.toml").unlink()
+    (folder / "policy.toml").write_text("most_gpus = none\n")
+    with pytest.raises(ConfigError, match="cannot be used") as broken:
+        setup(place.group, folder)
+    assert "moves what is there away" in broken.value.fix
+    assert (folder / "policy.toml").read_text() == "most_gpus = none\n"
+    (folder / "policy.toml").rename(folder / "policy.old")
+    assert setup(place.group, folder).policy() == Policy()
     code, text = alice.command("machine", "setup")
     assert code != 0
     assert "only root can set up" in text

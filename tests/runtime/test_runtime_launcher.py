@@ -1,6 +1,7 @@
 """The launcher of a task whose files are there: it stays for as long as the task runs."""
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import submarine_runtime
+from submarine_runtime import launcher, peer_failed, stacks
 
 from tests.runtime.conftest import PATIENCE, wait_for
 
@@ -86,6 +88,32 @@ def test_what_could_not_be_read_once_is_heard_later(launched):
     """)
     assert process.wait(PATIENCE) == 0
     assert (launched.folder / "exit").read_text() == "143\n"
+
+
+def test_a_question_is_written_where_the_task_runs_and_half_a_word_waits(launched):
+    assert launcher.QUESTIONS == (stacks.ASK, stacks.ASK_MAIN, peer_failed.ASK)
+    asked = launched.folder / launcher.ASKED
+    asked.touch()
+    process = launched("""
+        import signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        os.mkdir("asked")
+        open("there", "w").close()
+        while not os.path.exists("asked/stacks"): time.sleep(0.01)
+        until_looked()
+        open("heard", "w").close()
+        while True: time.sleep(0.01)
+    """)
+    wait_for((launched.folder / "there").exists)
+    with asked.open("a") as file:
+        file.write("peer-failed/frames\nasked/stacks\nTE")  # nobody has the first one's folder
+        file.flush()
+        wait_for((launched.folder / "heard").exists)
+        file.write("RM\n")
+    assert process.wait(PATIENCE) == 0
+    assert (launched.folder / "exit").read_text().split()[0] == "5"
+    assert [path.name for path in (launched.folder / "asked").iterdir()] == ["stacks"]
+    assert re.fullmatch(r"cpu \d+\.\d\d io \d+\n", (launched.folder / "used").read_text())
 
 
 def test_a_server_that_could_not_begin_is_begun_by_a_later_look(launched):

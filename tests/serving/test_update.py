@@ -11,13 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import CommandError, JobError, JobFailedError, JobNotFoundError
 from submarine_engine.records import open_job
-from submarine_engine.serving import front
+from submarine_engine.serving import front, launching
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
-from submarine_engine.serving.record import ServingRecord
+from submarine_engine.serving.record import FrontState, ServingRecord
 
-from tests.jobs import until
+from tests.jobs import bundle_of, spec_of, until
 from tests.serving.conftest import ask
 
 
@@ -179,6 +180,57 @@ def test_an_update_that_does_not_load_leaves_all_as_it_was(home, constant, tmp_p
     with pytest.raises(JobNotFoundError, match="nothing is served under"):
         update("kept", str(constant(1)), {})
     assert servings() == []
+
+
+@pytest.fixture
+def asked_for(home, constant, tmp_path, monkeypatch):
+    """Return what is asked for, and no front follows, of a model whose folder is gone by now."""
+
+    def begin(record):
+        job = LocalCluster(home).submit(spec_of(), bundle_of(HOLDS), workdir=tmp_path)
+        return record.with_job(job)
+
+    monkeypatch.setattr(launching, "_begin_front", begin)
+    path = tmp_path / "gone"
+    shutil.copytree(constant(1), path)
+    record = start(str(path), {"name": "digits", "memory": 512, "env": {"A": "1"}})
+    shutil.rmtree(path)
+    return record
+
+
+HOLDS = "import time\ntime.sleep(600)"
+
+
+def test_options_without_a_model_are_another_version_of_the_same(asked_for):
+    (former, model), takes = asked_for.what(1), asked_for.takes
+    now = update("digits", None, {"replicas": 3, "cpus": 2, "server": "mlflow"})
+    assert (now.wanted, now.replicas, now.server, now.takes) == (2, 3, "mlflow", takes)
+    assert now.models["2"] == now.models["1"]
+    spec, bundle = now.what(2)
+    (role,) = spec.roles
+    assert (role.resources.vcores, role.resources.memory) == (2, 512)
+    assert (spec.env, spec.retries) == (former.env, former.retries)
+    (packed,) = (load.path for load in bundle.manifest.loads)
+    assert bundle.files[packed] == model.files[packed]
+    assert '"mlflow"' in bundle.script
+    assert update("digits", None, {"env": {"B": "2"}}).what(3)[0].env == {"B": "2"}
+    with pytest.raises(CommandError, match="no server 'none'"):
+        update("digits", None, {"server": "none", "replicas": 5})
+    last = update("digits", None, {"replicas": 1, "memory": None})
+    assert (last.wanted, last.replicas) == (3, 1)  # no new replicas where they are the same
+    with pytest.raises(CommandError, match="nothing to change"):
+        update("digits", None, {"detach": True, "serving": "digits"})
+
+
+def test_options_alone_are_for_the_model_that_is_served_not_for_one_that_failed(
+    asked_for, constant
+):
+    failed = update("digits", str(constant(2)), {"memory": 256})
+    failed.tell(FrontState(serves=1, failed=2))
+    now = update("digits", None, {"cpus": 2})
+    assert (now.wanted, now.models["3"]) == (3, now.models["1"])
+    (role,) = now.what(3)[0].roles
+    assert (role.resources.vcores, role.resources.memory) == (2, 512)
 
 
 @pytest.mark.long

@@ -38,6 +38,7 @@ from submarine_engine.errors import (
     ClusterError,
     CommandError,
     ConfigError,
+    ResourcesError,
     SubmissionError,
     UnsupportedError,
 )
@@ -383,6 +384,32 @@ def test_what_a_cluster_is_made_of_is_asked_again_where_a_job_would_be_refused(p
     assert len(asked.read_text().splitlines()) == 4
     with pytest.raises(UnsupportedError, match="no partition 'gpu'"):
         backend.check(JobSpec(queue="gpu"))
+
+
+@pytest.mark.parametrize(
+    ("queue", "gpus"),
+    [
+        ("gpu", {"worker": 1, "ps": 0}),
+        ("cpu", {"worker": 0, "ps": 0}),
+        (None, {"worker": 1, "ps": 0}),
+    ],
+)
+def test_gpus_that_are_left_open_are_those_of_the_role_and_the_partition(
+    programs, tmp_path, queue, gpus
+):
+    programs(
+        "scontrol",
+        'echo "NodeName=n1 Gres=gpu:2 Partitions=gpu CPUTot=4 RealMemory=100"\n'
+        'echo "NodeName=n2 Partitions=cpu CPUTot=4 RealMemory=100"\n'
+        'echo "PartitionName=gpu Default=YES MaxTime=UNLIMITED"\n'
+        'echo "PartitionName=cpu Default=NO MaxTime=UNLIMITED"',
+    )
+    spec = JobSpec(queue=queue, roles=(Role(), Role(name="ps")))
+    filled = SlurmBackend(tmp_path).check(spec)
+    assert {role.name: role.resources.gpus for role in filled.roles} == gpus
+    asked = JobSpec(queue="cpu", roles=(Role(resources=Resources(gpus=1)),))
+    with pytest.raises(ResourcesError, match="the largest one has 0"):
+        SlurmBackend(tmp_path).check(asked)
 
 
 def test_however_many_jobs_wait_the_nodes_are_asked_for_once(programs, tmp_path):

@@ -58,9 +58,9 @@ def _archive(named: str) -> tuple[bytes, str]:
     if is_address(named):
         place = place_of(named)
         with TemporaryDirectory() as aside:
-            return _read(azkaban.write(Flow.read(place), place, Path(aside))), str(place)
+            return _read(azkaban.write_as_built(Flow.read(place), place, Path(aside))), str(place)
     path = Path(named).expanduser()
-    path = azkaban.write(Flow.read(path), path, path) if path.is_dir() else path
+    path = azkaban.write_as_built(Flow.read(path), path, path) if path.is_dir() else path
     return _read(path), str(path)
 
 

@@ -22,6 +22,7 @@ from submarine_engine.errors import (
     ConfigError,
     FlowError,
     JobCancelledError,
+    JobError,
     JobLostError,
     JobNotFoundError,
     ProgramError,
@@ -42,6 +43,7 @@ REFUSED = 69  # EX_UNAVAILABLE
 INTERNAL = 70  # EX_SOFTWARE
 LOST = 71  # EX_OSERR
 TRY_AGAIN = 75  # EX_TEMPFAIL
+NOT_POSSIBLE = 76  # EX_PROTOCOL: what was asked for is "not possible"
 CONFIGURATION = 78  # EX_CONFIG
 TIMED_OUT = 124  # as timeout(1)
 INTERRUPTED = 130  # as a shell says of SIGINT
@@ -57,6 +59,7 @@ _BY_ERROR: tuple[tuple[type[SubmarineError], int], ...] = (
     (JobNotFoundError, NO_SUCH_JOB),
     (JobCancelledError, CANCELLED),
     (JobLostError, LOST),
+    (JobError, NOT_POSSIBLE),
     (ClusterError, TRY_AGAIN),
 )
 

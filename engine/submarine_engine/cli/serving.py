@@ -34,7 +34,7 @@ def start(command: Command, output: Output) -> int:
 
 
 def update(command: Command, output: Output) -> int:
-    """Serve another model, or by another number of replicas; wait as `start` does.
+    """Serve another model, or the same one by other replicas; wait as `start` does.
 
     Parameters
     ----------

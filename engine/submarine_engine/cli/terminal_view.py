@@ -205,11 +205,15 @@ class JsonView(View):
     def say(self, text: str) -> None:
         """Write nothing: programs need no words."""
 
-    def end(self, job_id: str, status: JobStatus) -> None:
-        """Write the last object: how the job ended; before it what a log breaks off with."""
+    def end_lines(self) -> None:
+        """Write what a log breaks off with: nothing more comes now."""
         for key, decoder in self._decoders.items():
             if text := decoder.feed(b"", final=True):
                 self._piece(key, self._ends[key], text)
+
+    def end(self, job_id: str, status: JobStatus) -> None:
+        """Write the last object: how the job ended; before it what a log breaks off with."""
+        self.end_lines()
         self._output.data(ending_json(job_id, status))
 
 

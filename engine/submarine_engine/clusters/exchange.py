@@ -208,7 +208,9 @@ class CallCarrier:
             self._there = min(int(told), self._whole)
 
 
-def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
+def exchange_files(
+    folder: Path, messages: Messages, ask: Callable[[str], bool] | None = None
+) -> dict[str, bytes]:
     """Do what `Request.exchange` does for one task whose folder this machine sees.
 
     Parameters
@@ -217,6 +219,9 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
         The task's.
     messages
         For the task.
+    ask
+        Brings a message in a way of its own, and returns whether it has: the kernel of a node tells
+        its task of no file that this machine writes on a shared disk. None where both are one.
 
     Raises
     ------
@@ -224,7 +229,7 @@ def exchange_files(folder: Path, messages: Messages) -> dict[str, bytes]:
         The folder cannot be written now.
     """
     try:
-        return bring(str(folder), messages)
+        return bring(str(folder), messages, ask)
     except OSError as error:
         raise ClusterError(f"the task's folder cannot be written: {error}") from error
 

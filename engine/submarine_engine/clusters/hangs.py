@@ -175,8 +175,8 @@ def _is_collective(text: str) -> bool:
 
 def _written(task: TaskPaths) -> tuple[int, ...]:
     """Return what changes when a task writes anything."""
-    logs = (task.stdout, task.stderr, task.displays, task.progress, task.log("events"))
-    paths = [*logs, *(task.logdir / name for name in files(str(task.logdir)))]
+    logs = (task.stdout, task.stderr, task.displays, task.progress, task.reported)
+    paths = [*logs, task.log("events"), *(task.logdir / name for name in files(str(task.logdir)))]
     return tuple(number for path in paths for number in _version(path))
 
 

@@ -20,8 +20,8 @@ class Largest(NamedTuple):
     vcores: int
 
 
-def completed(spec: JobSpec) -> JobSpec:
-    """Return a job with a GPU for each task of which nothing is said.
+def refuse_foreign(spec: JobSpec) -> None:
+    """Refuse what a job may not bring to another machine.
 
     Parameters
     ----------
@@ -36,8 +36,20 @@ def completed(spec: JobSpec) -> JobSpec:
     refuse_reserved(spec.env)
     file_address(spec.input_path or "", "--input_path")
     file_address(spec.checkpoint_path or "", "--checkpoint_path")
+
+
+def completed(spec: JobSpec, most: int) -> JobSpec:
+    """Return a job with the usual GPUs for each task of which nothing is said.
+
+    Parameters
+    ----------
+    spec
+        What the user asked for.
+    most
+        How many GPUs a node has that may run it; 1 where nobody can see that.
+    """
     roles = (
-        replace(role, resources=replace(role.resources, gpus=1))
+        replace(role, resources=replace(role.resources, gpus=min(role.usual_gpus, most)))
         if role.resources.gpus is None
         else role
         for role in spec.roles
@@ -76,4 +88,4 @@ def refuse_larger(role: Role, largest: Largest, fix: str) -> None:
             )
 
 
-__all__ = ["Largest", "completed", "refuse_larger"]
+__all__ = ["Largest", "completed", "refuse_foreign", "refuse_larger"]

@@ -380,17 +380,22 @@ class FolderStorage:
         return True
 
 
-def kept_storage(asked: SaveRequest) -> FolderStorage | None:
+def kept_storage(
+    asked: SaveRequest, read: Callable[[str, str], Path | None] = file_address
+) -> FolderStorage | None:
     """Return the checkpoints of a job that keeps them in a folder of this machine; None of others.
 
     Parameters
     ----------
     asked
         Whose.
+    read
+        Returns the path of this machine that the option means, as `ClusterKind.machine_path` has
+        it.
     """
     record = read_json(asked.paths.record) or {}
-    kept = file_address(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
-    return FolderStorage(kept) if kept else None
+    kept = read(record["spec"]["checkpoint_path"] or "", "--checkpoint_path")
+    return FolderStorage(Path(record["workdir"]) / kept) if kept else None
 
 
 # Where a model is brought to: written aside, and there whole or not at all.
@@ -687,7 +692,9 @@ def can_save(paths: JobPaths, status: JobStatus) -> bool:
     if any((paths.task(task.task).root / NOTE).exists() for task in status.tasks):
         return True
     record = read_json(paths.record) or {}
-    return bool(record.get("spec", {}).get("checkpoint_path"))
+    if record.get("spec", {}).get("checkpoint_path"):
+        return True
+    return (paths.root / "checkpoints").is_dir()  # the job's own, where it has run on this machine
 
 
 class SaveRequest(NamedTuple):

@@ -120,7 +120,7 @@ VERBS = (
         Option("all", None, "List every job on record; the newest 20 otherwise."),
         Option("limit", options.COUNT, "List that many of the newest jobs.", against="all"),
         examples=("job list", "job list --all --json"), run=".listing:list_"),
-    Verb("job show", "Show all about a job: state, tasks, GPU ledger, files.", _JOB,
+    Verb("job show", "Show all about a job: state, tasks, GPU ledger, folder.", _JOB,
         examples=("job show mnist",), run=".listing:show"),
     Verb("job logs", "Write what a job has printed, byte for byte.", _JOB,
         Option("follow", None, "Go on until the job is over.", short="f"),
@@ -322,8 +322,10 @@ VERBS = (
         *(one for one in options.SERVE if one.key != "cluster"),
         details="The new replicas are ready before any request goes to them, and the old ones "
             "answer what they were asked; so there are twice as many for a while. What does not "
-            "load leaves all as it was. Without MODEL, --replicas says how many there are to be.",
-        examples=("serve update digits models/digits-2", "serve update digits --replicas 3"),
+            "load leaves all as it was. Without MODEL it is the same one: --replicas says how "
+            "many there are to be, any other option has new ones take their places.",
+        examples=("serve update digits models/digits-2", "serve update digits --replicas 3",
+            "serve update digits --gpus 1"),
         run=".serving:update"),
     Verb("serve stop", "End what is served under a name, with its replicas.", _SERVED,
         examples=("serve stop digits",), run=".serving:stop"),

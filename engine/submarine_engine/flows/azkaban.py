@@ -77,7 +77,7 @@ def write(flow: Flow, folder: Place, into: Path) -> Path:
         "flow20.project": "azkaban-flow-version: 2.0\n",
         f"{flow.name}.flow": "\n".join(_yaml(flow, folder)) + "\n",
     }
-    path = into / f"{flow.name}-azkaban.zip"
+    path = _zip(flow, into)
     return _pack(flow, folder, head, path, refused=(".flow", ".project"))
 
 
@@ -122,8 +122,44 @@ def write_1(flow: Flow, folder: Place, into: Path) -> Path:
         if flow.mail:  # of Flow 1.0 Azkaban asks the last job who is written to
             end["failure.emails"] = flow.mail
         head[f"{last}.job"] = _properties(end)
-    path = into / f"{flow.name}-azkaban-1.0.zip"
+    path = _zip_1(flow, into)
     return _pack(flow, folder, head, path, refused=(".job", ".pull", ".properties"))
+
+
+def write_as_built(flow: Flow, folder: Place, into: Path) -> Path:
+    """Write a flow for the Azkaban that it was built for last, by the zips that are there.
+
+    Parameters
+    ----------
+    flow
+        The flow.
+    folder, into
+        As for `write`.
+
+    Raises
+    ------
+    FlowError
+        As for `write` and `write_1`.
+    """
+    before = into if isinstance(folder, Path) else Path(flow.workdir)  # where `flow build` writes
+    newer = _written(_zip_1(flow, before)) > _written(_zip(flow, before))
+    return (write_1 if newer else write)(flow, folder, into)
+
+
+def _zip(flow: Flow, into: Path) -> Path:
+    return into / f"{flow.name}-azkaban.zip"
+
+
+def _zip_1(flow: Flow, into: Path) -> Path:
+    return into / f"{flow.name}-azkaban-1.0.zip"
+
+
+def _written(path: Path) -> int:
+    """Return when a file was written, in nanoseconds since 1970; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def read(archive: bytes, *, where: str) -> Flow:

@@ -322,7 +322,8 @@ class Azkaban:
             raise SubmissionError(
                 f"Azkaban took the zip and finds no flow {flow!r} in it: it is too old for 2.0",
                 where=self.login.url,
-                fix="build it for the older one: submarine flow build … --to azkaban-1.0",
+                fix="build it for the older one by `submarine flow build … --to azkaban-1.0`, and"
+                " upload the zip that this writes",
             )
         return str(answer.get("version", ""))
 

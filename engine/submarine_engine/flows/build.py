@@ -30,7 +30,7 @@ from submarine_engine.flows.analysis import (
     joined,
     stars_loaded,
 )
-from submarine_engine.flows.folder import Place, make_folder, write_file, write_once
+from submarine_engine.flows.folder import Place, is_address, make_folder, write_file, write_once
 from submarine_engine.flows.leases import holder_of, take_left
 from submarine_engine.flows.model import (
     ALL_SUCCESS,
@@ -91,7 +91,7 @@ def options_of(flow: Flow) -> FlowOptions:
     Parameters
     ----------
     flow
-        One that was built of a notebook: its nodes have the same retries, time limit and webhooks.
+        One that was built of a notebook: its nodes have the same retries, time limit and so on.
     """
     cells = [
         NotebookCell(cell, parameters=cell.number == flow.parameters_cell) for cell in flow.cells
@@ -112,6 +112,7 @@ def options_of(flow: Flow) -> FlowOptions:
         retry_delay=first.retry_delay,
         time_limit=first.time_limit,
         notify=first.notify,
+        cache=first.cache,
     )
 
 
@@ -332,6 +333,8 @@ class _Building:
         for option, why in _REFUSED.items():
             if option in command.values:
                 self.faults.append((why, where, "leave that option out in a flow"))
+        if why := _never_remembered(command):
+            self.faults.append((why, where, "leave one of the two out"))
         if not self.effects[index].statements:
             return None  # comments alone do nothing, as in a notebook
         name = command.values.get("name") or f"cell-{one.cell.number}"
@@ -669,6 +672,18 @@ def _command(one: NotebookCell, notebook: str) -> Command:
             fix="leave --help out",
         )
     return command
+
+
+def _never_remembered(command: Command) -> str:
+    """Return why no run could do what a cell's own ``--cache`` says; empty where one may."""
+    values = command.values
+    if not (values.get("cache") or values.get("refresh")):
+        return ""
+    if values.get("checkpoint_path"):
+        return "--cache and --checkpoint_path contradict each other"
+    if is_address(values.get("input_path") or ""):
+        return "nobody can tell whether an --input_path elsewhere has changed, as --cache has to"
+    return ""
 
 
 def context(cells: Sequence[Cell], numbers: Sequence[int | None]) -> list[Cell]:

@@ -310,18 +310,22 @@ class _Running:
     def _spec(self, record: NodeRecord) -> tuple[str, JobSpec, Caching | None]:
         """Return where the node's job is to go, what it is, and whether it may be remembered."""
         name = f"{self.flow.name}.{self.node.name}"
-        origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
-        caching = Caching(origin=origin) if self.node.cache else None
         env = {FLOW_MARK: self._mark(record)}
         if self.node.kind == CELL:
             role = Role(resources=Resources(gpus=0))
             spec = JobSpec(name=job_name(name), roles=(role,), env=env)
-            return "local", self._with_notebook(spec), caching
+            return "local", self._with_notebook(spec), self._caching({})
         command = parse_cell(list(self.node.options))
         chosen = load_config({"cluster": command.values.get("cluster")}).value("cluster")
         spec = command.named(job_name(name))
         spec = self._with_notebook(replace(spec, env={**spec.env, **env}))
-        return str(chosen), spec, Caching.of(command.values, origin) or caching
+        return str(chosen), spec, self._caching(command.values)
+
+    def _caching(self, said: Mapping[str, Any]) -> Caching | None:
+        """Return whether the result may be remembered: as the cell says, else as the flow does."""
+        origin = f"{self.flow.workdir}/{self.flow.notebook} {self.node.name}"
+        caching = Caching.of({"cache": self.node.cache, **said}, origin)
+        return caching and replace(caching, where_possible=True)
 
     def _with_notebook(self, spec: JobSpec) -> JobSpec:
         """Name the flow's notebook for people, and the node's webhook unless the cell has one."""

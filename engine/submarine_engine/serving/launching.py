@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import socket
+import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from submarine_engine.api import prepare_call
 from submarine_engine.bundle import BuildOptions, Bundle
+from submarine_engine.bundle.model import pieces_of
 from submarine_engine.clusters import locks, open_cluster
 from submarine_engine.clusters.choice import cluster_for, room_of
 from submarine_engine.config import load_config
@@ -28,7 +31,7 @@ from submarine_engine.future import Job
 from submarine_engine.history import check_home, default_home, make_private
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.records import children_of, open_job
-from submarine_engine.serving.model import check_installed, open_model, packed, takes
+from submarine_engine.serving.model import check_installed, open_model, packed, takes, unpack
 from submarine_engine.serving.record import (
     FrontState,
     ServingRecord,
@@ -50,6 +53,7 @@ _LOOK = 0.1  # seconds: a model takes some to load, and a person waits for it
 _MOST_REPLICAS = 1000
 _OF_JOBS = ("gpus", "memory", "cpus", "queue", "docker_image", "env", "secret")
 """Options of jobs that a replica has."""
+_OF_REPLICAS = ("server", *_OF_JOBS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +272,7 @@ def update(
     options: Mapping[str, Any],
     said: str = "",
 ) -> ServingRecord:
-    """Have another model served under a name, or another number of replicas.
+    """Have another model served under a name, or the same one by other replicas.
 
     No request is lost: the new replicas are ready before any goes to them, and the old ones answer
     what they have been asked.
@@ -278,7 +282,7 @@ def update(
     name
         As people gave it.
     model
-        As `start` has it; None for the same one.
+        As `start` has it; None for the same one: ``replicas`` alone leaves those that there are.
     options
         ``replicas``, and the other options of the model's new replicas; as it was for those that
         are not given.
@@ -304,20 +308,20 @@ def update(
         )
     given = options.get("replicas")
     replicas = {} if given is None else {"replicas": _replicas(given)}
-    if model is None:
+    others = {key: options[key] for key in _OF_REPLICAS if options.get(key) is not None}
+    if model is None and not others:
         if not replicas:
             raise CommandError(
                 "there is nothing to change",
                 where="serve update",
-                fix="name a model, or --replicas",
+                fix="name a model, --replicas, or another option of its replicas",
             )
         return record.change(**replicas)
-    former, _ = record.what(record.wanted)
-    asked = {
-        "server": record.server,
-        **_options_of(former),
-        **{k: v for k, v in options.items() if v is not None},
-    }
+    last = _last_that_loads(record)
+    former, bundle = record.what(last)
+    asked = {"server": record.server, **_options_of(former), **others}
+    if model is None:
+        model, said = _model_of(bundle), record.models[str(last)]
     _, spec, bundle, like = _prepared(model, record.name, record.cluster, asked)
     with locks.held(record.folder / "update.lock"):
         version = max(map(int, ServingRecord.read(record.folder).models)) + 1
@@ -333,6 +337,22 @@ def update(
     for old in set(range(1, version - _KEPT)) - {record.told().serves}:
         record.forget(old)
     return record
+
+
+def _last_that_loads(record: ServingRecord) -> int:
+    """Return the version that is wanted; the one that is served where that could not be loaded."""
+    told = record.told()
+    return told.serves if told.failed == record.wanted and told.serves else record.wanted
+
+
+@contextmanager
+def _model_of(bundle: Bundle) -> Iterator[Path]:
+    """Give the folder of the model that a replica serves: it may be gone where it came from."""
+    (value,) = bundle.manifest.loads
+    data = b"".join(pieces_of(bundle.files[value.path]))
+    with tempfile.TemporaryDirectory(prefix="submarine-model-") as folder:
+        unpack(pickle.loads(data), Path(folder))  # noqa: S301 - our own
+        yield Path(folder)
 
 
 _KEPT = 3

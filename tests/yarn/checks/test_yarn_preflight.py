@@ -52,6 +52,15 @@ def test_others_may_see_a_job_where_nodes_show_logs(recorded):
     assert checked(recorded("held-back"), spec).options == {"view_users": "bob, carol_2.x"}
 
 
+def test_a_warm_application_has_no_priority_of_a_jobs_own(recorded):
+    spec = replace(job(), options={"mode": "warm", "priority": 5})
+    error = refused(recorded("held-back"), spec, UnsupportedError)
+    assert error.where == "--mode"
+    assert "--priority" in error.fix
+    for options in ({"mode": "cold", "priority": 5}, {"priority": 5}, {"mode": "warm"}):
+        assert checked(recorded("held-back"), replace(spec, options=options)).options == options
+
+
 def test_what_is_left_open_is_filled_in(recorded):
     spec = checked(recorded("held-back"), job())
     assert spec.roles[0].resources == Resources(gpus=1, memory=2048, vcores=1)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import shutil
 from http.client import HTTPConnection
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from submarine_engine import Job
-from submarine_engine.clusters import open_cluster
+from submarine_engine.clusters import open_cluster, saving
 from submarine_engine.clusters.saving import can_save
-from submarine_engine.clusters.yarn.hdfs import open_hdfs
+from submarine_engine.clusters.yarn import saving as yarn_saving
+from submarine_engine.clusters.yarn.hadoop import HadoopConf
+from submarine_engine.clusters.yarn.hdfs import Entry, open_hdfs
+from submarine_engine.clusters.yarn.log_transport import Channel, Choice, LogTransport
 from submarine_engine.errors import SaveError, UnsupportedError
-from submarine_engine.history import JobPaths
+from submarine_engine.history import JobPaths, write_json
 from submarine_engine.job import JobSpec, JobState, Resources, Role
+from submarine_engine.lifecycle import JobStatus
 
 from tests.jobs import bundle_of, end_processes_of, spec_of, until
 
@@ -132,6 +137,61 @@ def test_the_last_whole_checkpoint_in_hdfs_is_copied(ground):
         writer.close()
     assert (saved.by, saved.source, saved.files) == ("checkpoint", "step-1", 1)
     assert (ground.folder / "model" / "step-1" / "weights").read_bytes() == b"whole"
+
+
+class HereAsHdfs:
+    """A folder of this machine, asked as HDFS is."""
+
+    def __init__(self, root):
+        self.home = str(root)
+
+    def uri(self, path):
+        return f"hdfs://here{path}"
+
+    def exists(self, path):
+        return Path(path).exists()
+
+    def list(self, folder):
+        return [
+            Entry(str(path), path.stat().st_size, 0.0, path.is_dir(), path.stat().st_mtime)
+            for path in sorted(Path(folder).glob("*"))
+        ]
+
+    def get(self, path, to):
+        shutil.copy(path, to)
+
+    def is_open(self, path):  # noqa: ARG002 - as HDFS has it
+        return False
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("unseen", [False, True])
+def test_without_a_path_the_jobs_own_checkpoints_in_hdfs_are_copied(tmp_path, monkeypatch, unseen):
+    monkeypatch.setattr(saving, "REST", 0.01)  # nobody writes there
+    way = Choice(Channel.AFTER if unseen else Channel.NODES, "nodes are silent")
+    monkeypatch.setattr(yarn_saving, "open_hdfs", lambda _: HereAsHdfs(tmp_path))
+    monkeypatch.setattr(LogTransport, "choice", lambda _: way)
+    paths = JobPaths(tmp_path / "home", "20260101-000000-aaaaa")
+    paths.root.mkdir(parents=True)
+    write_json(paths.record, {"spec": {"checkpoint_path": None}})
+    asked = saving.SaveRequest(paths, lambda: JobStatus(state=JobState.RUNNING), None)
+    conf = HadoopConf(tmp_path, {"fs.defaultFS": "hdfs://here"}, "")
+
+    def save(name, asked=asked):
+        return yarn_saving.save_yarn(asked, str(tmp_path / name), conf, None)
+
+    with pytest.raises(SaveError, match="cannot be reached" if unseen else "gives no way to"):
+        save("nothing")
+    kept = tmp_path / ".submarine" / "checkpoints" / paths.job_id / "step-000000000003"
+    kept.mkdir(parents=True)
+    (kept / "state.pickle").write_bytes(b"whole")
+    saved = save("model")
+    assert (saved.by, saved.source, saved.files) == ("checkpoint", kept.name, 1)
+    assert (tmp_path / "model" / kept.name / "state.pickle").read_bytes() == b"whole"
+    with pytest.raises(SaveError):
+        save("of code", asked._replace(of_code=True))
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +35,11 @@ from submarine_engine.clusters.kubernetes.noted import pods_of, python_of
 from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
 from submarine_engine.clusters.kubernetes.saving import PodHook
 from submarine_engine.clusters.kubernetes.state import KubernetesState, needs
-from submarine_engine.clusters.refusals import Largest, completed, refuse_larger
+from submarine_engine.clusters.refusals import Largest, completed, refuse_foreign, refuse_larger
 from submarine_engine.clusters.saving import FolderTarget, kept_storage
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError
+from submarine_engine.findings import NOTE, Check
 from submarine_engine.history import JobPaths, is_job_id, read_json
 from submarine_engine.job import JobState
 
@@ -51,16 +52,22 @@ if TYPE_CHECKING:
     from submarine_engine.clusters.kubernetes.request import KubernetesRequest
     from submarine_engine.clusters.kubernetes.state import Node
     from submarine_engine.clusters.saving import SaveRequest
-    from submarine_engine.job import JobSpec, Role
+    from submarine_engine.config import Config
+    from submarine_engine.job import JobSpec
 
 _INHERITED = ("LANG", "LC_ALL", "TZ", "MPLBACKEND")
 """What tasks have of the submitter's environment: none of it is a secret, or a path."""
 
 _BEGINS_WITHIN = 900.0  # seconds that a pod waits for its job's files, before it ends by itself
 _CHECKED = "submarine-check"
+_UNSEEN = 1  # GPUs of a node of which nothing can be seen: a worker asks for one
 _MEGABYTE = 1 << 20
 _SWEEPS_EVERY = 2.0  # seconds between two looks for pods that nobody wants
 _GIVES_UP = 30.0  # seconds that a silent cluster is asked for them when none may come any more
+
+
+class UnseenError(ClusterError):
+    """The user's role does not see the cluster's GPUs; jobs need no such role."""
 
 
 class KubernetesBackend(Backend):
@@ -94,6 +101,22 @@ class KubernetesBackend(Backend):
         """Return whether there is a kubeconfig."""
         return bool(find_config()) or "KUBERNETES_SERVICE_HOST" in os.environ
 
+    @classmethod
+    def checks(cls, config: Config) -> Iterator[Check]:
+        """Yield what ``submarine doctor`` says of this cluster: its GPUs, where they can be seen.
+
+        Parameters
+        ----------
+        config
+            The settings.
+        """
+        try:
+            yield from super().checks(config)
+        except UnseenError as error:
+            backend = cls(Path(config.value("home")))
+            backend.api.pods(f"{OWNER}={backend.state.owner}")  # as jobs need it
+            yield Check("GPUs", NOTE, error.what, error.fix)
+
     @property
     def key(self) -> str:
         """What tells one cluster, namespace and user from another."""
@@ -101,31 +124,34 @@ class KubernetesBackend(Backend):
 
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
-        spec = completed(spec)
+        refuse_foreign(spec)
         check_environment(chosen(spec, "environment"))
-        for role in spec.roles:
-            self._check_size(spec, role)
+        spec = self._filled(spec)
         if spec.queue:
             self.state.kueue.refuse_unknown(spec.queue)
         self._try_out(spec)
         return spec
 
-    def _check_size(self, spec: JobSpec, role: Role) -> None:
-        """Refuse a task that fits no node at all."""
+    def _filled(self, spec: JobSpec) -> JobSpec:
+        """Fill in the GPUs that were left open; refuse a task that fits no node at all."""
         nodes = self.state.nodes()
         if nodes is None:  # not ours to know
-            return
+            return completed(spec, _UNSEEN)
         labels = node_labels(spec)
         rooms = [node.room for node in nodes if node.has(labels)]
         gpus, memory, cores = (
             max((int(room.get(name, 0)) for room in rooms), default=0)
             for name in (gpu_resource(spec), "memory", "cpu")
         )
-        refuse_larger(
-            role,
-            Largest(gpus, memory // _MEGABYTE, cores),
-            "see `kubectl describe nodes`. --gpu_resource names GPUs that are called otherwise",
-        )
+        # Where no node has the labels, what such a node would have is not known either.
+        spec = completed(spec, gpus if rooms else _UNSEEN)
+        for role in spec.roles:
+            refuse_larger(
+                role,
+                Largest(gpus, memory // _MEGABYTE, cores),
+                "see `kubectl describe nodes`. --gpu_resource names GPUs that are called otherwise",
+            )
+        return spec
 
     def _try_out(self, spec: JobSpec) -> None:
         """Have the cluster itself say what is wrong: a quota, its admission, a class."""
@@ -183,7 +209,7 @@ class KubernetesBackend(Backend):
         """Return the GPUs of all nodes that jobs may have, and who holds each, as scheduled."""
         nodes, pods = self.state.nodes(), self.api.all_pods()
         if nodes is None or pods is None:
-            raise ClusterError(
+            raise UnseenError(
                 "your role does not see the cluster's nodes and pods, and so no GPUs",
                 where=f"namespace {self.api.namespace}",
                 fix="ask for the ClusterRole that docs/kubernetes.md shows; jobs run without it",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from submarine_engine.amounts import exactly
-from submarine_engine.command.values import did_you_mean, read_seconds
+from submarine_engine.command.values import did_you_mean, format_seconds, read_seconds
 from submarine_engine.errors import CommandError, ConfigError, ResourcesError, UnsupportedError
 from submarine_engine.job import JobSpec
 
@@ -31,7 +31,8 @@ class Policy:
     longest
         Seconds after which a job is ended, as ``--time_limit`` does; None for never.
     idle
-        Seconds for which a job's GPUs may do nothing, as with ``--idle``; None for any time.
+        Seconds for which a job's GPUs may do nothing, or a notebook server be unused, as with
+        ``--idle``; None for any time.
     forbidden
         Options that no job may have.
     share
@@ -79,7 +80,9 @@ class Policy:
                 fix=f"ask for fewer: --gpus {self.most_gpus}",
             )
         limit = _within("time_limit", spec.time_limit, self.longest, "a job may take", where)
-        idle = _within("idle", spec.idle, self.idle, "GPUs may do nothing for", where)
+        idle = spec.idle
+        if not spec.serves:  # who serves watches that by itself: for how long is checked before
+            idle = _within("idle", idle, self.idle, "GPUs may do nothing for", where)
         return replace(spec, time_limit=limit, idle=idle)
 
 
@@ -109,7 +112,7 @@ def _within(
         raise ResourcesError(
             f"--{option} {told} is more than this machine's owner allows: {what} {exactly(most)}",
             where=where,
-            fix=f"write --{option} {exactly(most).replace(' ', '')} or less, or leave it out",
+            fix=f"write --{option} {format_seconds(most)} or less, or leave it out",
         )
     return asked
 
@@ -152,7 +155,8 @@ def _bad(path: Path, why: str) -> ConfigError:
     return ConfigError(
         f"the policy of this machine cannot be used: {why}",
         where=str(path),
-        fix="root mends it, or writes the default again: `submarine machine setup`",
+        fix="root mends it, or moves what is there away and writes the default: "
+        "`submarine machine setup`",
     )
 
 
@@ -224,7 +228,8 @@ TEMPLATE = """\
 
 # most_gpus = 2            # that one user holds at a time
 # longest = "12h"          # a job; where it names no --time_limit, this is its limit
-# idle = "30m"             # a job whose GPUs do nothing for that long is ended
+# idle = "30m"             # a job whose GPUs do nothing for that long is ended, and a notebook
+#                          # server or a kernel that nobody uses
 # forbidden = ["secret"]   # options that no job may have
 
 # [share]                  # how much a user gets where others wait; 1 unless it stands here

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from submarine_engine.clusters import saving
 from submarine_engine.clusters.backend import Backend, KeptJob
 from submarine_engine.clusters.base import Gpu, GpuRoom, GpuShare, node_shares, room_on
-from submarine_engine.clusters.refusals import Largest, completed, refuse_larger
+from submarine_engine.clusters.refusals import Largest, completed, refuse_foreign, refuse_larger
 from submarine_engine.clusters.saving import FolderTarget, MessageHook, kept_storage
 from submarine_engine.clusters.slurm.client import (
     FINAL,
@@ -117,13 +117,13 @@ class SlurmBackend(Backend):
     def check(self, spec: JobSpec) -> JobSpec:
         """Refuse what the cluster cannot do, and fill in what was left to it."""
         image_of(spec, self.slurm)
-        spec = completed(spec)
+        refuse_foreign(spec)
         try:
-            _check_shape(spec, shape := self._shape())
+            filled = _filled(spec, shape := self._shape())
         except (UnsupportedError, ResourcesError):  # the cluster may be another one by now
-            _check_shape(spec, shape := self._shape(fresh=True))
-        self._try_out(spec, shape.partitions)
-        return spec
+            filled = _filled(spec, shape := self._shape(fresh=True))
+        self._try_out(filled, shape.partitions)
+        return filled
 
     def _shape(self, *, fresh: bool = False) -> _Shape:
         """Return what the cluster is made of, as it was a minute ago at most."""
@@ -207,7 +207,9 @@ class SlurmBackend(Backend):
         noted = read_json(asked.paths.root / NOTE) or {}
         place = self.state.place(asked.paths.job_id, int(noted.get("attempt", 1)))
         hook = MessageHook(asked, lambda task: place / task)
-        return saving.save(asked, FolderTarget(Path(path)), hook, kept_storage(asked))
+        return saving.save(
+            asked, FolderTarget(Path(path)), hook, kept_storage(asked, self.machine_path)
+        )
 
     def request(self, job: KeptJob) -> SlurmRequest:
         """Return what asks for a job and follows it."""
@@ -224,8 +226,8 @@ class SlurmBackend(Backend):
                     self.slurm.cancel(job.leader)
 
 
-def _check_shape(spec: JobSpec, shape: _Shape) -> None:
-    """Refuse what fits no node of the job's partition."""
+def _filled(spec: JobSpec, shape: _Shape) -> JobSpec:
+    """Fill in the GPUs that were left open; refuse what fits no node of the job's partition."""
     partition, known = partition_of(spec), [one.name for one in shape.partitions]
     if partition is not None and partition not in known:
         raise UnsupportedError(
@@ -239,5 +241,7 @@ def _check_shape(spec: JobSpec, shape: _Shape) -> None:
         max((node.memory for node in usable), default=0),
         max((node.cores for node in usable), default=0),
     )
+    spec = completed(spec, largest.gpus)
     for role in spec.roles:
         refuse_larger(role, largest, "`sinfo -N -o '%N %G %m %c'`")
+    return spec

@@ -10,11 +10,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import submarine_runtime
-from submarine_runtime.launcher import ASKED
+from submarine_runtime.launcher import ASKED, QUESTIONS
 from submarine_runtime.notices import NOTICE
 
 from submarine_engine.clusters import locks
@@ -529,10 +530,8 @@ done
 
     def signal(self, container: str, *, kill: bool) -> None:
         """Ask a task to end, or kill it, by a word in its folder: that needs no controller."""
-        task = container.partition("/")[2]
         try:
-            with (self._place / task / ASKED).open("ab") as file:
-                file.write(b"KILL\n" if kill else b"TERM\n")
+            self._say(container.partition("/")[2], "KILL" if kill else "TERM")
         except OSError as error:
             if kill and self._number:  # the disk is full: then all of the job
                 self._note = {**self._note, "withdrawn": True}  # nobody else has cancelled it
@@ -541,6 +540,10 @@ done
             raise ClusterError(
                 f"the task's folder cannot be written: {error.strerror}", where=str(self._place)
             ) from error
+
+    def _say(self, task: str, word: str) -> None:
+        with (self._place / task / ASKED).open("ab") as file:
+            file.write(f"{word}\n".encode())
 
     def withdraw(self) -> None:
         """End what Slurm has of the job, or will never have."""
@@ -559,10 +562,19 @@ done
     def exchange(self, messages: Mapping[str, Messages]) -> Mapping[str, Messages]:
         """Bring messages by files of the tasks' folders."""
         return {
-            task: exchange_files(self._place / task, messages.get(task, {}))
+            task: exchange_files(
+                self._place / task, messages.get(task, {}), partial(self._ask, task)
+            )
             for task in self._spec.tasks
             if (self._place / task).is_dir()
         }
+
+    def _ask(self, task: str, question: str) -> bool:
+        """Have the launcher ask what a task hears of by its node's kernel."""
+        if question not in QUESTIONS:
+            return False
+        self._say(task, question)
+        return True
 
     def source(self, container: Allocated) -> FolderSource:
         """Return the task's folder, which this machine sees too."""

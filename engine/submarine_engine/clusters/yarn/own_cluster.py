@@ -115,7 +115,14 @@ def logs(command: Command, output: Output) -> int:
     cluster = other_verbs.meant(command) or _cluster(command)
     wanted = command.values.get("daemon")
     if wanted is not None:
-        return _write_log(cluster.daemon(wanted).log, output, follow="follow" in command.values)
+        log = cluster.daemon(wanted).log
+        if not log.exists():
+            raise ClusterError(
+                "the daemon has not been started",
+                where=str(log),
+                fix=f"start it: `submarine cluster up{_which(cluster)}`",
+            )
+        return _write_log(log, output, follow="follow" in command.values)
     sizes = {
         d.name: (d.log, d.log.stat().st_size if d.log.exists() else 0) for d in _known(cluster)
     }
@@ -155,6 +162,13 @@ def _name_option(cluster: HadoopCluster) -> str:
     return "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
 
 
+def _which(cluster: HadoopCluster | other_verbs.OtherCluster) -> str:
+    """Return what stands after ``cluster up`` for a cluster."""
+    if isinstance(cluster, HadoopCluster):
+        return _name_option(cluster)
+    return f" {cluster.kind} --name {cluster.name}"
+
+
 def _plan_words(plan: ClusterPlan) -> str:
     nodes = f"{plan.nodes} node" + ("s" if plan.nodes > 1 else "")
     kind = "the machine's own" if plan.real else "declared"
@@ -177,12 +191,6 @@ def _shape(cluster: HadoopCluster, plan: ClusterPlan) -> dict[str, object]:
 
 
 def _write_log(path: Path, output: Output, *, follow: bool) -> int:
-    if not path.exists():
-        raise ClusterError(
-            "the daemon has not been started",
-            where=str(path),
-            fix="start it: `submarine cluster up`",
-        )
     with path.open("rb") as log:
         while True:
             while piece := log.read(_PIECE):

@@ -457,6 +457,7 @@ def check_spec(spec: JobSpec, conf: HadoopConf, rm: ResourceManager) -> JobSpec:
         *_environment(spec),
         *_addresses(spec),
         *_tensorboard(spec),
+        *_priority(spec),
         *_viewers(spec, conf),
         *_queue(wanted, queue, found),
     ]
@@ -506,6 +507,12 @@ def _tensorboard(spec: JobSpec) -> Iterator[Problem]:
         check_installed()
     except UnsupportedError as error:
         yield Problem(UnsupportedError, error.what, "--tensorboard", error.fix)
+
+
+def _priority(spec: JobSpec) -> Iterator[Problem]:
+    if spec.options.get("mode") == "warm" and "priority" in spec.options:
+        what = "a priority is that of an application, and a warm one serves all jobs of a notebook"
+        yield Problem(UnsupportedError, what, "--mode", "leave --mode warm out, or --priority")
 
 
 def _viewers(spec: JobSpec, conf: HadoopConf) -> Iterator[Problem]:

@@ -17,6 +17,7 @@ from submarine_engine.clusters.base import Saved
 from submarine_engine.clusters.environment import file_address
 from submarine_engine.clusters.packed import unpack
 from submarine_engine.clusters.saving import File, FolderStorage, Note, Storage, occupied
+from submarine_engine.clusters.yarn import uploads
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.log_transport import Channel, LogTransport
 from submarine_engine.config import load_config
@@ -190,7 +191,6 @@ def save_yarn(asked: saving.SaveRequest, path: str, conf: HadoopConf, rm: Resour
     files = _Opened(conf)
     kept = (read_json(asked.paths.record) or {}).get("spec", {}).get("checkpoint_path")
     try:
-        storage = _storage(kept, files) if kept else None
         target: saving.Target
         if (there := hdfs_path(path, conf)) is not None:
             target = HdfsTarget(files(), there, asked.paths.root)
@@ -199,6 +199,7 @@ def save_yarn(asked: saving.SaveRequest, path: str, conf: HadoopConf, rm: Resour
         wanted = load_config().value("yarn_logs")
         channel = LogTransport(conf, rm, files.or_none, wanted)
         with closing(_Packed(asked, channel)) as hook:
+            storage = _storage(kept, files) if kept else _own_storage(asked, files, hook)
             return saving.save(asked, target, hook, storage)
     finally:
         files.close()
@@ -223,6 +224,20 @@ def _storage(kept: str, files: _Opened) -> Storage | None:
         if (here := file_address(kept, "--checkpoint_path")) is not None:
             return FolderStorage(here)
     return None  # what it means is known to the job's own code alone
+
+
+def _own_storage(asked: saving.SaveRequest, files: _Opened, hook: _Packed) -> Storage | None:
+    """Return where a job without ``--checkpoint_path`` keeps its checkpoints, once it has some.
+
+    HDFS is asked only where no function saves the model.
+    """
+    if asked.of_code or (not hook.unseen and hook.find() is not None):
+        return None
+    hdfs = files.or_none()
+    if hdfs is None:
+        return None
+    place = uploads.checkpoint_folder(hdfs, asked.paths.job_id)
+    return HdfsStorage(files, place) if hdfs.exists(place) else None
 
 
 class _Opened:
