@@ -87,6 +87,17 @@ def test_a_job_is_a_pod_and_leaves_nothing(place):
     assert not (place.paths(job).root / "pods").exists()
 
 
+def test_a_job_that_hangs_says_so(place):
+    script = "import time\nprint('there', flush=True)\nwhile True: time.sleep(0.05)"
+    resources = Resources(gpus=0, memory=256, vcores=1)
+    job = place.submit(script, roles=(Role(count=2, resources=resources),), hang_after=3.0)
+    until(lambda: job.status().warning, 180)
+    assert "the job seems to hang" in job.status().warning
+    assert "ranks 0, 1: " in job.status().warning
+    job.cancel("enough")
+    assert job.wait(180).state is JobState.CANCELLED
+
+
 def test_what_it_would_never_run_is_refused_before_there_is_a_job(place, monkeypatch):
     for options, error, word in (
         ({"priority_class": "no-such-class"}, SubmissionError, "no-such-class"),

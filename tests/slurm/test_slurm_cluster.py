@@ -18,7 +18,7 @@ from submarine_engine.clusters.slurm.sbatch import job_name
 from submarine_engine.errors import ResourcesError, SubmissionError
 from submarine_engine.history import JobPaths
 from submarine_engine.installer.slurm import SlurmCluster
-from submarine_engine.job import JobState
+from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.records import list_jobs
 from submarine_engine.testing.jobs import end_processes_of, until
 from submarine_engine.testing.place import HOLD
@@ -44,6 +44,19 @@ def test_a_job_is_one_job_of_slurms_and_leaves_nothing(place):
     failed = place.submit("raise ValueError('no')", gpus=0)
     assert failed.wait(180).state is JobState.FAILED
     until(lambda: place.told()[job_name(failed.id, 1)]["job_state"] == "FAILED")
+
+
+WAITS = "import time\nprint('there', flush=True)\nwhile True: time.sleep(0.05)"
+
+
+def test_a_job_that_hangs_says_so(place):
+    resources = Resources(gpus=0, memory=256, vcores=1)
+    job = place.submit(WAITS, roles=(Role(count=2, resources=resources),), hang_after=2.0)
+    until(lambda: job.status().warning, PATIENCE)
+    assert "the job seems to hang" in job.status().warning
+    assert "ranks 0, 1: " in job.status().warning
+    job.cancel("enough")
+    assert job.wait(PATIENCE).state is JobState.CANCELLED
 
 
 def test_what_slurm_would_never_run_is_refused_before_there_is_a_job(place, monkeypatch):
