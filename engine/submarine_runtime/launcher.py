@@ -6,7 +6,7 @@ there is one task alone. A task's folder has ``launch.json``; ``node``, ``starte
 and at last ``exit`` are written here, see "What a container writes" in docs/clusters.md.
 """
 
-# ruff: noqa: PTH105, PTH109, PTH112, PTH117, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH105, PTH108, PTH109, PTH112, PTH117, PTH118, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -130,6 +130,8 @@ def _read_asked(heard: int) -> bytes:
 
 def _ask(question: str, pid: int) -> None:
     """Ask the task; nobody is asked where its code has not begun, or cannot hear of it."""
+    with suppress(OSError):  # what it had used before says nothing of now
+        os.unlink(USED)
     with suppress(Exception):  # an image's Python, say, that cannot read it: then nobody knows
         runtime = os.path.dirname(os.path.dirname(__file__))
         sys.path += [runtime] * (runtime not in sys.path)  # this file is run by itself

@@ -8,6 +8,7 @@ import pytest
 from submarine_engine import __version__
 from submarine_engine.cli import handler, output
 from submarine_engine.cli.output import (
+    FAILED,
     INTERNAL,
     NOT_POSSIBLE,
     code_of_error,
@@ -16,7 +17,13 @@ from submarine_engine.cli.output import (
     width,
 )
 from submarine_engine.command.verbs import verbs
-from submarine_engine.errors import JobError, ResultError, SaveError, SubmarineError
+from submarine_engine.errors import (
+    JobError,
+    JobFailedError,
+    ResultError,
+    SaveError,
+    SubmarineError,
+)
 from submarine_engine.job import JobState, TaskState
 from submarine_engine.lifecycle import JobStatus, TaskStatus
 
@@ -94,6 +101,10 @@ def test_what_a_job_cannot_do_is_no_fault_of_ours(kind):
     code = code_of_error(kind("x"))
     assert code == NOT_POSSIBLE
     assert [name for name, value in vars(output).items() if value == code] == ["NOT_POSSIBLE"]
+
+
+def test_code_that_failed_elsewhere_ends_as_a_job_of_ones_own_does():
+    assert code_of_error(JobFailedError("x")) == FAILED
 
 
 def test_any_other_error_of_ours_has_a_code():

@@ -23,6 +23,7 @@ from submarine_engine.errors import (
     FlowError,
     JobCancelledError,
     JobError,
+    JobFailedError,
     JobLostError,
     JobNotFoundError,
     ProgramError,
@@ -59,6 +60,7 @@ _BY_ERROR: tuple[tuple[type[SubmarineError], int], ...] = (
     (JobNotFoundError, NO_SUCH_JOB),
     (JobCancelledError, CANCELLED),
     (JobLostError, LOST),
+    (JobFailedError, FAILED),  # where the job's own code is not known
     (JobError, NOT_POSSIBLE),
     (ClusterError, TRY_AGAIN),
 )

@@ -193,6 +193,15 @@ def test_without_a_path_the_jobs_own_checkpoints_in_hdfs_are_copied(tmp_path, mo
     with pytest.raises(SaveError):
         save("of code", asked._replace(of_code=True))
 
+    def nobody(*_):
+        pytest.fail("of a job that is over nothing is asked")
+
+    monkeypatch.setattr(yarn_saving, "open_hdfs", nobody)
+    monkeypatch.setattr(yarn_saving._Packed, "find", nobody)
+    over = asked._replace(status=lambda: JobStatus(state=JobState.FAILED))
+    with pytest.raises(SaveError, match="over"):
+        save("over", over)
+
 
 @pytest.mark.long
 def test_where_nodes_are_silent_it_comes_by_hdfs(ground_of_its_own, monkeypatch):

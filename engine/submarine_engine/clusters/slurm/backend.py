@@ -122,6 +122,8 @@ class SlurmBackend(Backend):
             filled = _filled(spec, shape := self._shape())
         except (UnsupportedError, ResourcesError):  # the cluster may be another one by now
             filled = _filled(spec, shape := self._shape(fresh=True))
+        if not filled.gpus and completed(spec, 1).gpus:  # it had none a minute ago
+            filled = _filled(spec, shape := self._shape(fresh=True))
         self._try_out(filled, shape.partitions)
         return filled
 

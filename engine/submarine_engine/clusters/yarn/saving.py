@@ -23,6 +23,7 @@ from submarine_engine.clusters.yarn.log_transport import Channel, LogTransport
 from submarine_engine.config import load_config
 from submarine_engine.errors import ClusterError, SaveError, UnsupportedError
 from submarine_engine.history import read_json
+from submarine_engine.job import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,8 +230,12 @@ def _storage(kept: str, files: _Opened) -> Storage | None:
 def _own_storage(asked: saving.SaveRequest, files: _Opened, hook: _Packed) -> Storage | None:
     """Return where a job without ``--checkpoint_path`` keeps its checkpoints, once it has some.
 
-    HDFS is asked only where no function saves the model.
+    HDFS is asked only where no function saves the model, and of a job that runs: what does not is
+    refused by `saving.save`.
     """
+    state = asked.status().state
+    if not (state is JobState.RUNNING or (state is JobState.STARTING and hook.unseen)):
+        return None
     if asked.of_code or (not hook.unseen and hook.find() is not None):
         return None
     hdfs = files.or_none()
