@@ -208,7 +208,7 @@ def test_a_checkpoint_path_of_this_machine_is_read_as_the_cluster_means_it(tmp_p
     asked = saving.SaveRequest(paths, lambda: None, None)
 
     def read(kept, *reader):
-        record = {"workdir": "/work", "spec": {"checkpoint_path": kept}}
+        record = {"workdir": "/disk", "spec": {"checkpoint_path": kept}}
         paths.record.write_text(json.dumps(record))
         found = saving.kept_storage(asked, *reader)
         return found and found.name
@@ -216,7 +216,7 @@ def test_a_checkpoint_path_of_this_machine_is_read_as_the_cluster_means_it(tmp_p
     assert read(None) is read("", disk_path) is read("s3://bucket/kept", disk_path) is None
     assert read("file:///shared/kept") == read("file:///shared/kept", disk_path) == "/shared/kept"
     assert read("runs/line") is None  # elsewhere, on clusters that take addresses alone
-    assert read("runs/line", disk_path) == "/work/runs/line"
+    assert read("runs/line", disk_path) == "/disk/runs/line"
     assert read("/shared/kept", disk_path) == "/shared/kept"
 
 

@@ -120,7 +120,7 @@ def logs(command: Command, output: Output) -> int:
             raise ClusterError(
                 "the daemon has not been started",
                 where=str(log),
-                fix=f"start it: `submarine cluster up{_which(cluster)}`",
+                fix=f"start it: `{_up(cluster)}`",
             )
         return _write_log(log, output, follow="follow" in command.values)
     sizes = {
@@ -162,11 +162,12 @@ def _name_option(cluster: HadoopCluster) -> str:
     return "" if cluster.name == DEFAULT_NAME else f" --name {cluster.name}"
 
 
-def _which(cluster: HadoopCluster | other_verbs.OtherCluster) -> str:
-    """Return what stands after ``cluster up`` for a cluster."""
+def _up(cluster: HadoopCluster | other_verbs.OtherCluster) -> str:
+    """Return the command that starts a cluster."""
+    up = "submarine cluster up"
     if isinstance(cluster, HadoopCluster):
-        return _name_option(cluster)
-    return f" {cluster.kind} --name {cluster.name}"
+        return f"{up}{_name_option(cluster)}"
+    return f"{up} {cluster.kind} --name {cluster.name}"
 
 
 def _plan_words(plan: ClusterPlan) -> str:
