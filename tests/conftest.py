@@ -162,14 +162,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if group == GROUPS["yarn"] and WITHOUT_GPUS & {item.path.parent.name, item.path.stem}:
             group = f"{group}, without its GPUs"
         marker = item.get_closest_marker("xdist_group")
-        if group and marker is None:
+        named = {*marker.args, *marker.kwargs.values()} if marker else set()
+        if group and not named:
             item.add_marker(pytest.mark.xdist_group(group.format(module=item.path.stem)))
-        elif marker and {*marker.args, *marker.kwargs.values()} & {*GROUPS.values()}:
-            group = marker.name
         folder, stem = item.path.parent.name, item.path.stem
         if JOBS & {folder, f"{folder}/{stem}"}:
             item.add_marker(pytest.mark.jobs)
-        if group or fixtures & SERVICES:
+        if group or named & {*GROUPS.values()} or fixtures & SERVICES:
             item.add_marker(pytest.mark.service)
 
 

@@ -224,6 +224,7 @@ class JobPaths:
         self.stacks = self.root / "stacks.json"
         self.save_lock = self.root / "save.lock"
         self.saved = self.root / "saved"
+        self.checkpoints = self.root / "checkpoints"  # of a job that names no place for them
 
     def task(self, task_id: str) -> TaskPaths:
         """Return the files of the task ``ROLE-NUMBER``.

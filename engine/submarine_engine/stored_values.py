@@ -55,7 +55,7 @@ class StoredValue(NamedTuple):
         if self.plain is None or other.plain is None:
             return False
         try:  # sets have their members in another order in each process
-            return _same(self.plain[0], other.plain[0])
+            return self.plain == other.plain and _of_same_types(self.plain, other.plain)
         except Exception:  # noqa: BLE001 - nested too deeply
             return False
 
@@ -68,21 +68,21 @@ class StoredValue(NamedTuple):
         return f"{kind}, {size(self.size)}" if kind else size(self.size)
 
 
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - plain data
-    """Return whether they are equal and of the same types all through: ``1`` is not ``True``."""
-    if type(one) is not type(other) or one != other:
+def _of_same_types(one: Any, other: Any) -> bool:  # noqa: ANN401 - plain data
+    """Return whether equal values are of the same types all through: ``1`` is not ``True``."""
+    if type(one) is not type(other):
         return False
     if isinstance(one, dict):
         keys = {(type(key), key) for key in one}
         return keys == {(type(key), key) for key in other} and all(
-            _same(value, other[key]) for key, value in one.items()
+            _of_same_types(value, other[key]) for key, value in one.items()
         )
     if isinstance(one, (set, frozenset)):
         return {(type(member), member) for member in one} == {
             (type(member), member) for member in other
         }
     if isinstance(one, (list, tuple)):
-        return all(map(_same, one, other))
+        return all(map(_of_same_types, one, other))
     return True
 
 

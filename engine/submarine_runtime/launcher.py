@@ -36,9 +36,6 @@ what another one writes on a shared disk: so they are written here."""
 BEGUN = "begun"
 """Whoever makes it runs the task, and holds its lock."""
 
-USED = "used"
-"""What the task had used as it was asked last, a line of `submarine_runtime.stacks`."""
-
 _LOOKS_EVERY = 0.2  # seconds between two looks for what is asked: a question to the disk's server
 _LIBC, _OURS = ctypes.CDLL(None), os.getpid()
 _PDEATHSIG = 1  # PR_SET_PDEATHSIG: the signal that a child gets when its parent is gone
@@ -130,13 +127,13 @@ def _read_asked(heard: int) -> bytes:
 
 def _ask(question: str, pid: int) -> None:
     """Ask the task; nobody is asked where its code has not begun, or cannot hear of it."""
-    with suppress(OSError):  # what it had used before says nothing of now
-        os.unlink(USED)
     with suppress(Exception):  # an image's Python, say, that cannot read it: then nobody knows
         runtime = os.path.dirname(os.path.dirname(__file__))
         sys.path += [runtime] * (runtime not in sys.path)  # this file is run by itself
-        from submarine_runtime.stacks import used, with_use  # noqa: PLC0415 - where it is asked for
+        from submarine_runtime.stacks import USED, used, with_use  # noqa: PLC0415 - to ask alone
 
+        with suppress(FileNotFoundError):  # what it had used before says nothing of now
+            os.unlink(USED)
         _write(USED, with_use(*used([pid])[0], b"").decode())
     with suppress(OSError), open(f"{question}.asked", "w"):
         os.replace(f"{question}.asked", question)

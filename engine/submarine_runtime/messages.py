@@ -9,7 +9,7 @@ import os
 import stat
 from contextlib import suppress
 
-from submarine_runtime import stacks
+from submarine_runtime import peer_failed, stacks
 from submarine_runtime.call_frames import CALLS, TAKEN, take_in
 from submarine_runtime.exchange import HELLO, INSIDE, put
 
@@ -23,8 +23,8 @@ LARGEST = 1 << 16
 LARGEST_OF = {HELLO: LARGEST, stacks.STACKS: stacks.LARGEST, INSIDE: LARGEST}
 """The messages that a task says, and how long each may be."""
 
-USED = "used"
-"""Of the task's folder: see `submarine_runtime.launcher`."""
+SIGNALLED = (stacks.ASK, stacks.ASK_MAIN, peer_failed.ASK)
+"""What a task hears of by its machine's kernel."""
 
 _LINE = 100
 
@@ -33,7 +33,7 @@ _PRIVATE = 0o600
 
 
 def exchange(
-    folder: str, messages: Mapping[str, bytes], ask: Callable[[str], bool] | None = None
+    folder: str, messages: Mapping[str, bytes], ask: Callable[[str], object] | None = None
 ) -> dict[str, bytes]:
     """Bring messages to the task of a folder, and return those that it has said.
 
@@ -44,7 +44,7 @@ def exchange(
     messages
         By name, which may lead to a folder below.
     ask
-        Brings one in a way of its own, and returns whether it has; None where all are written.
+        Has the launcher ask a question of `SIGNALLED`; None where that is written, too.
 
     Raises
     ------
@@ -60,7 +60,8 @@ def exchange(
             stacks.forget_last(folder)
         elif name == stacks.ASK_MAIN and stacks.has_answered(folder):
             continue
-        if ask is not None and ask(name):
+        if ask is not None and name in SIGNALLED:
+            ask(name)
             continue
         below, _, last = name.rpartition("/")
         put(f"{folder}/{below}" if below else folder, last, data, _PRIVATE)
@@ -69,7 +70,7 @@ def exchange(
             found[name] = _read(f"{folder}/{name}", most)
     if stacks.STACKS in found:
         with suppress(FileNotFoundError):  # whoever runs the task tells it, or the driver knows it
-            found[stacks.STACKS] = _read(f"{folder}/{USED}", _LINE) + found[stacks.STACKS]
+            found[stacks.STACKS] = _read(f"{folder}/{stacks.USED}", _LINE) + found[stacks.STACKS]
     return found
 
 

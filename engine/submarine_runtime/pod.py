@@ -533,17 +533,9 @@ class Server:
         for name, size in sizes.items():
             messages[name] = body[at : at + size]
             at += size
-        said = exchange(self._folder, messages, self._ask)
+        # The launcher tells what the task uses, too.
+        said = exchange(self._folder, messages, lambda one: self.do_signal(f"{one}\n".encode()))
         return {"sizes": {name: len(data) for name, data in said.items()}}, b"".join(said.values())
-
-    def _ask(self, question: str) -> bool:
-        """Have the launcher ask what it has a word for: it tells what the task uses, too."""
-        from submarine_runtime.launcher import QUESTIONS  # noqa: PLC0415 - it came later
-
-        if question not in QUESTIONS:
-            return False
-        self.do_signal(f"{question}\n".encode())
-        return True
 
     def do_signal(self, body: bytes) -> dict[str, Any]:
         """Ask the task to end, or kill it: `submarine_runtime.launcher` has the words.

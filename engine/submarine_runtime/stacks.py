@@ -47,6 +47,9 @@ STACKS = "stacks"
 BYTES``: how long processors have worked for the task's processes, and what these have moved.
 """
 
+USED = "used"
+"""That line alone, where the launcher asks for the driver."""
+
 LARGEST = 1 << 18
 """Bytes that an answer may have."""
 

@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from submarine_engine.bundle.model import Cell
 from submarine_engine.bundle.source import FUNCTIONS, LINE, Kind
@@ -327,8 +326,11 @@ def _adds_to(node: ast.stmt, name: str) -> bool:
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return any(
-            _root(target) == name and not isinstance(target, ast.Name)
-            for target in chain.from_iterable(map(_parts, targets))
+            isinstance(part, (ast.Attribute, ast.Subscript))
+            and isinstance(part.ctx, ast.Store)
+            and _root(part) == name
+            for target in targets
+            for part in ast.walk(target)
         )
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return any(
@@ -343,14 +345,6 @@ def _adds_to(node: ast.stmt, name: str) -> bool:
             return _root(call.args[0]) == name
         return _registers(call, name)
     return False
-
-
-def _parts(target: ast.expr) -> Iterator[ast.expr]:
-    """Yield what is assigned to: ``a`` and ``b.c`` of ``a, (b.c, *_) = …``."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        yield from chain.from_iterable(map(_parts, target.elts))
-    else:
-        yield target.value if isinstance(target, ast.Starred) else target
 
 
 def _is_given(decorator: ast.expr, name: str) -> bool:

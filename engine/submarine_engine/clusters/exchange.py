@@ -209,7 +209,7 @@ class CallCarrier:
 
 
 def exchange_files(
-    folder: Path, messages: Messages, ask: Callable[[str], bool] | None = None
+    folder: Path, messages: Messages, ask: Callable[[str], object] | None = None
 ) -> dict[str, bytes]:
     """Do what `Request.exchange` does for one task whose folder this machine sees.
 
@@ -220,8 +220,8 @@ def exchange_files(
     messages
         For the task.
     ask
-        Brings a message in a way of its own, and returns whether it has: the kernel of a node tells
-        its task of no file that this machine writes on a shared disk. None where both are one.
+        Has the launcher ask what a task hears of by its machine's kernel: that tells of no file
+        that another machine writes on a shared disk. None where both are one.
 
     Raises
     ------

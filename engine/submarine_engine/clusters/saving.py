@@ -694,7 +694,7 @@ def can_save(paths: JobPaths, status: JobStatus) -> bool:
     record = read_json(paths.record) or {}
     if record.get("spec", {}).get("checkpoint_path"):
         return True
-    return (paths.root / "checkpoints").is_dir()  # the job's own, where it has run on this machine
+    return paths.checkpoints.is_dir()  # where it has run on this machine
 
 
 class SaveRequest(NamedTuple):

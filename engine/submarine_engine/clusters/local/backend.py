@@ -635,7 +635,7 @@ class LocalBackend(Backend):
                 task=job.paths.task(task),
                 vcores=role.resources.vcores,
                 input_path=given,
-                checkpoint_path=kept or own_checkpoints(job.paths),
+                checkpoint_path=kept or job.paths.checkpoints,
             )
             for role in spec.roles
             for task in role.tasks
@@ -670,7 +670,7 @@ class LocalBackend(Backend):
         record = read_json(paths.record) or {}
         target = saving.FolderTarget(local_path(path, "save to").absolute())
         kept = record.get("spec", {}).get("checkpoint_path")
-        place = own_checkpoints(paths)
+        place = paths.checkpoints
         if kept:
             place = Path(record["workdir"]) / local_path(kept, "--checkpoint_path")
         storage = saving.FolderStorage(place) if kept or place.is_dir() else None
@@ -679,7 +679,7 @@ class LocalBackend(Backend):
 
     def own_checkpoints(self, paths: JobPaths) -> str | None:
         """Return the job's own folder of checkpoints."""
-        return str(own_checkpoints(paths))
+        return str(paths.checkpoints)
 
     def gpus(self, held: Mapping[str, str]) -> list[Gpu]:  # noqa: ARG002 - the leases say it
         """Return this machine's GPUs and who holds each; `Gpu.memory` in mebibytes.
@@ -741,11 +741,6 @@ class LocalBackend(Backend):
             limit = _limit_of(job.spec, task)
             found.append(Process(task, container, limit, leases, gpus=mine))
         return found
-
-
-def own_checkpoints(paths: JobPaths) -> Path:
-    """Return where the job at `paths` has its checkpoints if it names no ``--checkpoint_path``."""
-    return paths.root / "checkpoints"
 
 
 def _is_shared(spec: JobSpec, config: Config) -> bool:

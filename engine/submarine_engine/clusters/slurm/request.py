@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import submarine_runtime
-from submarine_runtime.launcher import ASKED, QUESTIONS
+from submarine_runtime.launcher import ASKED
 from submarine_runtime.notices import NOTICE
 
 from submarine_engine.clusters import locks
@@ -563,18 +563,11 @@ done
         """Bring messages by files of the tasks' folders."""
         return {
             task: exchange_files(
-                self._place / task, messages.get(task, {}), partial(self._ask, task)
+                self._place / task, messages.get(task, {}), partial(self._say, task)
             )
             for task in self._spec.tasks
             if (self._place / task).is_dir()
         }
-
-    def _ask(self, task: str, question: str) -> bool:
-        """Have the launcher ask what a task hears of by its node's kernel."""
-        if question not in QUESTIONS:
-            return False
-        self._say(task, question)
-        return True
 
     def source(self, container: Allocated) -> FolderSource:
         """Return the task's folder, which this machine sees too."""
