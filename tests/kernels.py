@@ -35,7 +35,7 @@ def gives_what_it_shows(example: Path) -> None:
     """Run an example as its reader would, with two declared GPUs; compare all that it shows."""
     command = [sys.executable, "-m", "pytest", "--nbval", str(example)]
     command += ["--nbval-sanitize-with", str(ROOT / "examples/sanitize.cfg")]
-    command += ["--nbval-cell-timeout", "200", "--nbval-kernel-startup-timeout", "180"]
+    command += ["--nbval-cell-timeout", "400", "--nbval-kernel-startup-timeout", "180"]
     # Not this project's own pytest settings: warnings of nbval and its kernel are theirs.
     command += ["--config-file", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(

@@ -6,6 +6,7 @@ import pytest
 
 from tests.jobs import until
 
+JOB = "application/vnd.submarine.job+json"
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 LOG = ".submarine-Log"
@@ -47,6 +48,12 @@ def in_sight(page):
         """rows => rows.sort((a, b) => a.dataset.line - b.dataset.line).flatMap(
             row => [...row.childNodes].map(part => part.textContent.trim()).filter(Boolean))"""
     )
+
+
+def saved_state(cells):
+    """Save the notebook, and return which state the card of its job has there."""
+    found = [output.get("data", {}) for output in cells.save().cells[1].outputs]
+    return next(data[JOB]["state"] for data in found if JOB in data)
 
 
 @pytest.mark.long
@@ -108,12 +115,10 @@ def test_lines_wrap_and_have_their_times_when_that_is_wanted(
     page.select_option(f"{LOG} select[aria-label=Times]", "clock")
     until(lambda: first.text_content().count(":") == 2)
     cells.wait_idle()
-    cells.save()
+    # The kernel draws the last card after the server: saved before, the log would open by itself.
+    until(lambda: saved_state(cells) == "succeeded")
     cells.open()
-    log = page.locator(f"{CARD} [data-action=log]")
-    log.wait_for()
-    if log.get_attribute("aria-expanded") == "false":  # the card was saved as it ended
-        log.click()
+    page.click(f"{CARD} [data-action=log]")
     page.wait_for_selector(f"{LOG} button[aria-pressed=true]:has-text('Wrap')")
     page.wait_for_selector(f"{ROWS}[data-line='0'] .smc-time")  # as it was
     page.click(f"{LOG} .smc-lane:has-text('stderr')")

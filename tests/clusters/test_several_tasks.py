@@ -33,7 +33,7 @@ WRITE = "; aside.write_text(json.dumps(told)); aside.rename(hello)"
 LIES = {name: (lie + WRITE, words) for name, (lie, words) in LIES.items()} | {
     "a link": ("aside.symlink_to('/etc/hostname'); aside.rename(hello)", "no hello"),
     "a pipe": ("os.mkfifo(aside); aside.rename(hello)", "no hello"),
-    "silence": ("pass", "did not say hello within 3 s"),
+    "silence": ("pass", "did not say hello within 30 s"),
 }
 
 
@@ -50,8 +50,8 @@ def home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", sorted(LIES))
 def test_who_does_not_say_hello_is_named_with_its_host(tmp_path, home, monkeypatch, name):
     lie, words = LIES[name]
-    if name == "silence":
-        monkeypatch.setenv("HOSTS_HELLO_WITHIN", "3")
+    if name == "silence":  # on a busy machine the honest one takes seconds to begin
+        monkeypatch.setenv("HOSTS_HELLO_WITHIN", "30")
     (tmp_path / "lies").mkdir()
     (tmp_path / "lies" / "sitecustomize.py").write_text(LIE.format(lie=lie))
     cluster = open_cluster("hosts")

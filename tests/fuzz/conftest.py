@@ -222,7 +222,9 @@ def far(tmp_path):
 
 
 @pytest.fixture
-def inside_far(far, capfd):
+def inside_far(far, capfd, monkeypatch):
+    # On a busy machine a connection by TLS takes seconds.
+    monkeypatch.setattr("submarine_engine.clusters.inside._CONNECT", 120.0)
     told = json.loads(far.told)
 
     def honest():

@@ -25,6 +25,7 @@ def test_strangers_come_and_honest_ones_are_served(name, request):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # a hundred strangers at least, and some listeners take seconds for each
 @pytest.mark.parametrize("name", LISTENERS)
 def test_strangers_come_for_a_minute(name, request):
     besiege(request.getfixturevalue(name), seconds=60)

@@ -175,7 +175,7 @@ def goes_on(place, job, flag):
     """Wait until what a job writes from now on has come here."""
     wanted = int(flag.read_text() or 0) + 10
     log = place.paths(job).task("worker-0").stdout
-    until(lambda: f"\n{wanted}\n" in log.read_text(), PATIENCE)
+    until(lambda: log.exists() and f"\n{wanted}\n" in log.read_text(), PATIENCE)
 
 
 def check_whole(place, job):

@@ -175,7 +175,8 @@ def test_a_gang_that_fails_leaves_nothing(place, kueue):
 def test_who_deletes_a_workload_by_hand_ends_the_job(place, kueue):
     job, flag, _ = begin(place, "job", gpus=1, retries=3)
     until(flag.exists, PATIENCE)
-    (workload,) = kueue.workloads()
+    # That of a former test goes a moment after its pods.
+    (workload,) = until(lambda: len(found := kueue.workloads()) == 1 and found, PATIENCE)
     kueue.kubectl(
         "delete", "workloads.kueue.x-k8s.io", workload["metadata"]["name"], "--wait=false"
     )

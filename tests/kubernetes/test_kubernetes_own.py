@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,13 @@ def kubectl(cluster, *words, given=None, check=True):
     )
     assert not check or done.returncode == 0, done.stderr
     return done.stdout if check else done.stderr
+
+
+def logged(cluster, name):
+    """Return what a pod has written; nothing before its container has begun: that is an error."""
+    environment = {**os.environ, **cluster.environment()}
+    words = ["kubectl", "logs", name]
+    return subprocess.run(words, env=environment, capture_output=True, check=False).stdout.decode()
 
 
 def pod(name, code, **more):
@@ -129,7 +137,7 @@ def test_pods_are_told_which_gpus_they_have(emptied):
         kubectl(emptied, "apply", "-f", "-", given=json.dumps(given))
     told = {}
     for name in ("one", "two", "none"):
-        told[name] = until(lambda name=name: kubectl(emptied, "logs", name), PATIENCE).strip()
+        told[name] = until(lambda name=name: logged(emptied, name), PATIENCE).strip()
     assert told["none"] == "None"
     seen = sorted((told["one"] + "," + told["two"]).split(","))
     assert seen == files.gpu_names(emptied.plan, "n1").split()
@@ -182,7 +190,10 @@ def test_strangers_on_this_machine_are_refused(kubernetes):
     ):
         assert path.stat().st_mode & 0o777 == 0o600
     tokens = [line.split(",")[0] for line in (kubernetes.root / "tokens.csv").read_text().split()]
-    shown = b"".join(one.read_bytes() for one in Path("/proc").glob("[0-9]*/cmdline"))
+    shown = b""
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended since
+            shown += one.read_bytes()
     logs = b"".join(one.read_bytes() for one in kubernetes.layout.logs.iterdir())
     assert not [one for one in tokens if one.encode() in shown or one.encode() in logs]
 
@@ -207,8 +218,7 @@ def test_a_pod_outlives_the_daemons(emptied, killed):
     given = json.loads(pod("lasting", code, **mounts, **gpus(4)))
     given["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
     kubectl(emptied, "apply", "-f", "-", given=json.dumps(given))
-    until(lambda: kubectl(emptied, "logs", "lasting", check=False) == "", PATIENCE)
-    until(lambda: kubectl(emptied, "logs", "lasting") == "begun\n", PATIENCE)
+    until(lambda: logged(emptied, "lasting") == "begun\n", PATIENCE)
     for name in killed:
         emptied.kill(name)
         assert f"{name} does not run" in emptied.problems()
@@ -240,8 +250,9 @@ def test_a_node_that_was_lost_comes_back(emptied):
 def left_in_the_kernel(plan, root):
     """Return what is there of a cluster: processes, mounts, interfaces, control groups."""
     found = [str(one) for one in Path("/sys/class/net").glob(f"{plan.bridge}*")]
-    for node in plan.names:
-        found += map(str, Path("/sys/fs/cgroup").glob(f"**/{plan.cgroup(node)}"))
+    groups = {plan.cgroup(node) for node in plan.names}
+    for top, names, _ in os.walk("/sys/fs/cgroup"):  # where those of other pods come and go
+        found += [f"{top}/{name}" for name in names if name in groups]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             told = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
@@ -254,7 +265,15 @@ def left_in_the_kernel(plan, root):
 
 
 def interfaces():
-    return {one.name for one in Path("/sys/class/net").iterdir()}
+    """Return this machine's, but for bridges and what is on one: other tests' clusters have them.
+
+    What a pod has left is on none, since the bridge of its cluster is gone.
+    """
+    return {
+        one.name
+        for one in Path("/sys/class/net").iterdir()
+        if not any((one / kind).exists() for kind in ("bridge", "master"))
+    }
 
 
 @pytest.mark.parametrize("version", versions())

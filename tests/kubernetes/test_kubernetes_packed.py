@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -80,6 +81,9 @@ def test_what_is_run_inside_it_and_by_it_has_its_python(place, value):
 
 
 def test_a_volume_keeps_it_for_all_pods_of_the_next_job(place, value, kubernetes):
+    (site,) = layers.sites()
+    # So it is on its way for seconds, though Python itself may be kept since another test.
+    install(site, "large", files={"large": os.urandom(100_000_000)})
     options = {"environment": "pack", "volumes": f"{SHARED}:{kubernetes.shared}"}
     roles = (Role(count=2, resources=Resources(gpus=1)),)
     first = place.submit(SCRIPT, **options)

@@ -117,7 +117,6 @@ def test_who_holds_the_gpus_is_a_role_of_its_own(kubernetes, place):
     assert Kubernetes().all_pods() is None
     bound = ["--clusterrole=submarine-gpus", f"--serviceaccount={NAMESPACE}:ana"]
     kubectl(kubernetes.kubeconfig, "create", "clusterrolebinding", "ana", *bound)
-    nodes = Kubernetes().nodes()
-    assert nodes is not None
+    nodes = until(Kubernetes().nodes, PATIENCE)  # the server hears of a binding a moment later
     assert {node["metadata"]["name"] for node in nodes} == {"n1", "n2"}
     assert Kubernetes().all_pods() is not None

@@ -48,7 +48,7 @@ killed = []
 for pid in map(int, json.loads(sys.argv[2])):
     try:
         os.kill(pid, 0)
-    except PermissionError:
+    except (PermissionError, ProcessLookupError):  # or it has ended by itself
         continue
     killed.append(pid)
 print(json.dumps([found, killed]))

@@ -136,6 +136,7 @@ assert os.environ["SUBMARINE_ATTEMPT"] != "1"
 
 
 @pytest.mark.long  # it is begun ten times, at ever longer distances
+@pytest.mark.timeout(1200)
 def test_a_disk_that_is_full_between_two_attempts(small_disk, declare_gpus):
     """What cannot be noted is not begun: the job ends, and its GPU is free."""
     declare_gpus(1)

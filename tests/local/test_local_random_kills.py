@@ -156,7 +156,8 @@ def test_kills_at_random_leave_every_promise_kept(local, declare_gpus, capsys):
     until(lambda: not processes_of(local.home), 120)
 
     runs = sides(local.folder)
-    assert {text for text in runs.values() if text != "ran\n"} == set(), f"seed {seed}"
+    # One that was killed between opening the file and writing has left it empty.
+    assert {*runs.values()} <= {"", "ran\n"}, f"seed {seed}"
     states = Counter()
     for job_id in jobs:
         script = (local.paths(job_id).bundle / "script.py").read_text()

@@ -341,6 +341,7 @@ def test_a_random_notebook_is_as_if_its_cells_had_run_right_there(notebook):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)  # two kernels and some jobs for each of them
 @settings(FEW, max_examples=150)
 @given(notebooks())
 def test_many_random_notebooks_are(notebook):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
+# The first one builds JupyterLab's extension and the wheel.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (

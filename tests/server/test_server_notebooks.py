@@ -79,7 +79,8 @@ def test_one_that_cannot_start_says_why(server, start):
 
 @pytest.mark.long
 def test_a_card_says_that_nobody_uses_it_until_it_is_kept(server, start):
-    code, told = start(gpus="0", idle="603s")
+    # Ten seconds without use are told: as long nothing is said again, once it was kept.
+    code, told = start(gpus="0", idle="610s")
     assert code == 200, told
     job = told["job"]
     card = until(lambda: (now := get(server, f"jobs/{job}/card")[1])["notice"] and now, LIMIT)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from submarine_engine.errors import ClusterError
+from submarine_engine.errors import ClusterError, CommandError
 from submarine_engine.history import JobPaths, make_private
 from submarine_engine.job import JobState
 from submarine_engine.records import children_of, open_job
@@ -25,6 +25,7 @@ from submarine_runtime.worker import calls_path
 
 from tests.jobs import spec_of, until
 from tests.serving.conftest import ask
+from tests.serving.test_update import answered
 
 
 @pytest.mark.long
@@ -32,7 +33,7 @@ from tests.serving.conftest import ask
 def test_replicas_end_by_themselves_once_their_front_is_killed_for_good(
     home, constant, monkeypatch
 ):
-    monkeypatch.setattr(launching, "ALONE", 15.0)  # the front speaks every ten seconds
+    monkeypatch.setattr(launching, "ALONE", 25.0)  # the front speaks every ten seconds
     record = start(str(constant(1)), {"name": "left"})
     (replica,) = wait(record).told.replicas
     until(lambda: words_to(home, replica.job))
@@ -41,7 +42,7 @@ def test_replicas_end_by_themselves_once_their_front_is_killed_for_good(
     until(open_job(replica.job).done)
     until(lambda: [one.state for one in servings()] == ["cancelled"])
     ended = open_job(replica.job).status()
-    assert ended.reason.startswith("JobError: the front is gone: no word from it for 15 s")
+    assert ended.reason.startswith("JobError: the front is gone: no word from it for 25 s")
     assert ended.attempt == 1  # it is not begun again
     again = wait(start(str(constant(2)), {"name": "left"}))  # the name is free
     assert ask(again.record.address, {"inputs": [[1]]}).told == {"predictions": [2]}
@@ -55,7 +56,7 @@ def words_to(home, job):
 
 @pytest.mark.long
 def test_a_replica_stays_for_as_long_as_its_front_says_so(home, constant, monkeypatch):
-    monkeypatch.setattr(launching, "ALONE", 15.0)
+    monkeypatch.setattr(launching, "ALONE", 25.0)
     record = start(str(constant(1)), {"name": "stays"})
     (replica,) = wait(record).told.replicas
     until(lambda: words_to(home, replica.job) >= 4)  # thirty seconds later
@@ -244,11 +245,14 @@ def killed_at(home, constant, monkeypatch):
         record = start(str(constant(1)), {"name": name})
         wait(record)
         wait(update(name, str(constant(2)), {}))
-        assert ask(record.address, {"inputs": [[1]]}).told == {"predictions": [2]}
+        # What it tells a replica every ten seconds is an effect, too: it may be killed meanwhile.
+        assert until(lambda: answered(record.address)) == {"predictions": [2]}
         until(lambda: len(stand(record).told.replicas) == 1)
         killed = (walk / "killed").exists()
         at = (walk / "killed").read_text() if killed else ""
         front_job = find_serving(home, name).job
+        if killed:
+            until(lambda: open_job(front_job).status().attempt > 1)
         assert open_job(front_job).status().attempt == (2 if killed else 1), at
         children = [open_job(one) for one in children_of(home, front_job)]
         # None is left beside the one that answers, whoever has asked for it.
@@ -267,7 +271,7 @@ def test_a_front_that_is_killed_as_it_asks_for_a_replica_asks_for_no_second_one(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_every_kill_of_a_front_leaves_what_the_next_one_goes_on_with(killed_at):
     seen = []
     while at := killed_at(len(seen) + 1):
@@ -287,6 +291,7 @@ launching.start(sys.argv[3], {"name": "begun"})
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_whoever_is_killed_as_it_starts_a_front_leaves_a_name_that_is_free_or_served(
     home, constant, tmp_path
 ):
@@ -301,7 +306,8 @@ def test_whoever_is_killed_as_it_starts_a_front_leaves_a_name_that_is_free_or_se
         assert found.returncode == -9
         seen.append((walk / "killed").read_text())
         if not [one for one in servings() if one.state in ("starting", "ready")]:
-            start(str(constant(1)), {"name": "begun"})
+            with suppress(CommandError):  # the front may have been begun, and have come meanwhile
+                start(str(constant(1)), {"name": "begun"})
         now = wait(find_serving(home, "begun"))
         assert ask(now.record.address, {"inputs": [[1]]}).told == {"predictions": [1]}
         assert len(now.told.replicas) == 1, seen

@@ -70,7 +70,7 @@ def test_a_model_answers_by_the_protocol(home, digits, site, monkeypatch):
 @pytest.mark.timeout(1800)
 def test_mlserver_ends_too_once_its_front_is_killed_for_good(home, digits, site, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(site))
-    monkeypatch.setattr(launching, "ALONE", 15.0)
+    monkeypatch.setattr(launching, "ALONE", 25.0)  # the front speaks every ten seconds
     record = start(str(digits[0]), {"name": "left"})
     (replica,) = wait(record).told.replicas
     assert stand(record).told.server == "mlserver"  # as it is there

@@ -38,7 +38,7 @@ def test_a_variable_is_served_and_outlives_its_notebook(home, kernel):
     assert "has no file MLmodel" in kernel.run("%submarine serve . --name digits").error
     served = kernel.run("%submarine serve model --name digits")
     assert served.reply["status"] == "ok", served.error
-    told = served.stream("stderr")
+    told = served.stream("stdout")
     (address,) = set(re.findall(r"http://127.0.0.1:\d+", told))
     assert "digits: ready, 1 of 1 ready, version 1 (model)" in told
     listed = kernel.run("%submarine serve list").value

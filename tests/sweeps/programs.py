@@ -26,7 +26,7 @@ PROGRAM = """
 """
 
 
-def run_program(folder, body, more=""):
+def run_program(folder, body, more="", timeout=400):
     """Run a program that ends in `body`; return what its last line says, and all of its text."""
     path = folder / "program.py"
     body = textwrap.indent(textwrap.dedent(body), "    ")
@@ -34,6 +34,6 @@ def run_program(folder, body, more=""):
         f'{textwrap.dedent(PROGRAM)}{textwrap.dedent(more)}\nif __name__ == "__main__":\n{body}'
     )
     command = [sys.executable, "-W", "error", str(path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return json.loads(ran.stdout.splitlines()[-1]), ran.stdout

@@ -6,7 +6,10 @@ import pytest
 
 from tests.sweeps.programs import run_program
 
-pytestmark = pytest.mark.long
+PATIENCE = 1500
+"""Seconds for each program: on a busy machine fifty yields take longer than other sweeps may."""
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(PATIENCE + 300)]
 
 MORE = """
     from pathlib import Path
@@ -69,6 +72,7 @@ def test_nothing_is_lost_over_fifty_yields(tmp_path, monkeypatch):
         print(json.dumps([yields(), steps, trials, told(found)]))
         """,
         more=MORE,
+        timeout=PATIENCE,
     )
     yields, steps, trials, ends = told
     assert yields >= 50
@@ -106,6 +110,7 @@ def test_a_thousand_trials_take_no_more_memory_and_a_bounded_journal(tmp_path):
         print(json.dumps([list(seen.values()), sizes, found.counts(), told(found)]))
         """,
         more=MORE,
+        timeout=PATIENCE,
     )
     (early, late), sizes, counts, ends = told
     assert sum(counts.values()) == 1000

@@ -68,6 +68,7 @@ def control(folder, task, job, *kill):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)  # dozens of controllers, one after the other
 @pytest.mark.parametrize("steps", [("study",), ("study", "journal", "frame", "summary")])
 def test_whatever_is_killed_each_trial_is_told_once_what_its_code_gave(folder, tmp_path, steps):
     task, job = tmp_path / "task", new_job_id()

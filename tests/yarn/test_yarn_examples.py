@@ -7,6 +7,8 @@ import shutil
 
 import nbformat
 import pytest
+from submarine_engine import list_jobs
+from submarine_engine.history import JobPaths, default_home, read_json
 
 from tests.jobs import end_processes_of
 from tests.kernels import ROOT, run_example, texts_of
@@ -26,14 +28,17 @@ def free(text):
     return len(re.findall(r"\bfree$", text, re.MULTILINE))
 
 
+def application_of(name):
+    """Return the application of a job; a card that is saved holds no address of this machine."""
+    (job,) = (one for one in list_jobs() if one.name == name)
+    return read_json(JobPaths(default_home(), job.id).root / "yarn.json")["app_id"]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_one_for_yarn_shows_what_it_says(run):
     cells = run("yarn")
-    applications = [
-        re.search(r"(application_\w+): http", cells[name])[1] for name in ("first", "second")
-    ]
-    assert applications[0] == applications[1]
+    assert application_of("digits") == application_of("wider")
     assert re.search(r"wider +\{'queued': .*'busy': .*\}, released \d+ ms", cells["ledger"])
     assert cells["queue"].count("running") == 2
     assert cells["queue"].count("queued queue default: 4/4 GPUs in use") == 2
@@ -49,7 +54,7 @@ def test_the_one_for_yarn_shows_what_it_says(run):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("name", "cells"),
-    [("map", ["map", "failed", "hard", "executor"]), ("sweep", ["cell-7", "cell-9", "cell-10"])],
+    [("map", ["map", "failed", "hard", "executor"]), ("sweep", ["cell-9", "cell-11", "cell-12"])],
 )
 def test_many_calls_come_to_the_same_as_on_one_machine(run, name, cells):
     there = run(name, SUBMARINE_CLUSTER="yarn")

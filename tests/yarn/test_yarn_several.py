@@ -50,13 +50,17 @@ def test_what_is_told_needs_neither_nodes_nor_hdfs(tmp_path, monkeypatch, logs, 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("on_yarn")
-def test_only_who_has_the_certificate_reaches_what_tasks_are_told(tmp_path, monkeypatch):
+def test_only_who_has_the_certificate_reaches_what_tasks_are_told(tmp_path, monkeypatch, request):
     home = tmp_path / "home"
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
     cluster, conf = open_cluster("yarn"), load_hadoop()
     spec = spec_of(notebook="told.ipynb", memory=256, mode="warm")
-    job_id = cluster.submit(spec, bundle_of("1"), workdir=tmp_path)
-    until(lambda: cluster.status(job_id).state.final, 300)
+    gate = tmp_path / "gate"
+    request.addfinalizer(gate.touch)
+    # A master that is idle ends where another test's application waits for its place.
+    held = f"import os, time\nwhile not os.path.exists({str(gate)!r}):\n    time.sleep(0.05)\n"
+    job_id = cluster.submit(spec, bundle_of(held), workdir=tmp_path)
+    until(lambda: cluster.status(job_id).state is JobState.RUNNING, 300)
     app_id = read_json(JobPaths(home, job_id).root / "yarn.json")["app_id"]
     monkeypatch.setenv(MASTER, ResourceManager(conf).application(app_id)["amRPCAddress"])
     monkeypatch.setenv("CONTAINER_ID", "container_1_0001_01_000002")
@@ -82,4 +86,6 @@ def test_only_who_has_the_certificate_reaches_what_tasks_are_told(tmp_path, monk
             with closing(one), pytest.raises(OSError, match=r"(?i)ssl|reset|closed|pipe"):
                 one.say("answer.json", b"of a stranger")
         assert store.hear("answer.json") == b"of the driver"
+    gate.touch()
+    until(lambda: cluster.status(job_id).state.final, 300)
     end_processes_of(home, patience=3)

@@ -9,6 +9,7 @@ import pytest
 from lab_driver import LIMIT, chromium
 from playwright.sync_api import expect
 
+from tests.jobs import until
 from tests.zeppelin.rest import outputs, text
 
 WAITING_JOB = """\
@@ -181,7 +182,7 @@ def test_what_a_job_displays_has_the_forms_of_zeppelin(note, opened):
     expect(shown.locator("table.data")).to_contain_text("0.25", timeout=LIMIT)
     expect(shown.locator(".outputs b", has_text="in bold")).to_be_visible(timeout=LIMIT)
     drawn = "image => image.complete && image.naturalWidth > 100"
-    assert shown.locator("[data-type=IMG] img").evaluate(drawn)
+    until(lambda: shown.locator("[data-type=IMG] img").evaluate(drawn))  # it is decoded beside
     assert text(ran) == "before\n'new state'\nafter\n"
 
 

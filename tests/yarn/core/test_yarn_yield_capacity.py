@@ -34,7 +34,9 @@ def rm(on_yarn, monkeypatch, tmp_path):
             until(lambda app_id=master["app_id"]: rm.application(app_id)["state"] in FINAL)
 
 
+# The queue is theirs alone: `test_yarn_gpus.py` needs it, too, and is of that group.
 @pytest.mark.long
+@pytest.mark.xdist_group("the cluster")
 def test_idle_masters_make_room(rm, tmp_path):
     cluster = open_cluster("yarn")
 
@@ -61,6 +63,7 @@ def test_idle_masters_make_room(rm, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.xdist_group("the cluster")
 def test_an_idle_master_ends_for_a_container_that_lacks_its_memory(rm, tmp_path):
     cluster = open_cluster("yarn")
 

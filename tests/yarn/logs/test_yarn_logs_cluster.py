@@ -113,7 +113,7 @@ def test_an_application_from_its_first_byte_to_long_after(start, conf, manager, 
     tasks = [task_in(tmp_path / str(seed)) for seed in range(count)]
     unread = task_in(tmp_path / "unread")
     begun = task_in(tmp_path / "begun")
-    with closing(NodeLogs(containers[0][1])) as logs:
+    with closing(NodeLogs(containers[0][1], timeout=LIMIT)) as logs:
         sources = [NodeSource(logs, container) for container, _ in containers]
         wait(lambda: mirrored(tasks, sources))
         for seed, (task, source) in enumerate(zip(tasks, sources, strict=True)):

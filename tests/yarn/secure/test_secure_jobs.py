@@ -71,7 +71,7 @@ def test_the_log_of_a_running_job_comes_while_it_runs(alice, tmp_path):
     job_id = alice.submit(spec_of(), bundle_of(script), workdir=tmp_path)
     log = JobPaths(alice.home, job_id).task("worker-0").stdout
     until(lambda: log.exists() and log.read_text() == "epoch 1\n")
-    assert alice.status(job_id).state is JobState.RUNNING
+    until(lambda: alice.status(job_id).state is JobState.RUNNING)  # noted after its first line
     gate.touch()
     assert follow(alice, job_id, patience=400).out == "epoch 1\nepoch 2\n"
 

@@ -368,7 +368,7 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
             ready = {one["type"]: one["status"] for one in status.get("conditions", [])}
             if ready.get("Ready") != "True":
                 said.append(f"node {node} is not ready")
-            elif status.get("allocatable", {}).get(files.GPU, "0") != str(plan.gpus):
+            elif status.get("allocatable", {}).get(files.GPU, "0") != self._declared_gpus(node):
                 said.append(f"node {node} does not have its GPUs yet")
             elif found[node].get("spec", {}).get("taints"):
                 said.append(f"node {node} takes no pods yet")
@@ -376,6 +376,10 @@ class KubernetesCluster(MarkedCluster[KubernetesPlan]):
         if not said and api.get(account) is None:
             said.append(f"the namespace {files.NAMESPACE} has no service account yet")
         return said
+
+    def _declared_gpus(self, node: str) -> str:
+        """Return how many GPUs a node tells of: who has changed their names has other ones."""
+        return str(len((self._folder(node) / files.GPU_NAMES).read_text().split()))
 
     def _programs(self, plan: KubernetesPlan) -> dict[str, str]:
         found = [*programs_folder(plan.version).iterdir(), device_plugin(plan.version)]
