@@ -9,7 +9,7 @@ import pytest
 from lab_driver import FLAGS, LIMIT, Lab, Notebook, find_chromium
 from playwright.sync_api import Error, sync_playwright
 
-from tests.browser.panels import Jobs, Panel
+from tests.browser.panels import Jobs, Panel, errors_of
 
 
 @pytest.hookimpl(wrapper=True)
@@ -114,10 +114,8 @@ def panel(lab, page):
 
 @pytest.fixture
 def errors(page):
-    """Collect the errors of the page's scripts."""
-    found = []
-    page.on("pageerror", lambda error: found.append(str(error)))
-    return found
+    """Return the errors of the page's scripts, as they come."""
+    return errors_of(page)
 
 
 @pytest.fixture

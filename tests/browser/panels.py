@@ -20,13 +20,33 @@ print("epoch 2")
 """
 
 
+def errors_of(page):
+    """Collect the errors of a page's scripts as they come.
+
+    A request of JupyterLab's that ends because its page is left or loaded again is none.
+    """
+    found, leaves = [], []
+
+    def asked(request):
+        if request.is_navigation_request() and "/lab" in request.url:
+            leaves.append(request)
+
+    def failed(error):
+        if not (leaves and str(error) == "Failed to fetch"):
+            found.append(f"{error}\n{error.stack}")
+
+    page.on("request", asked)
+    page.on("load", lambda _: leaves.clear())
+    page.on("pageerror", failed)
+    return found
+
+
 class Panel:
     """JupyterLab with the panel open, without a notebook."""
 
     def __init__(self, lab, page):
         self.lab, self.page = lab, page
-        self.errors = []
-        page.on("pageerror", lambda error: self.errors.append(f"{error}\n{error.stack}"))
+        self.errors = errors_of(page)
 
     def open(self):
         """Open the page and the panel, by the panel's command."""

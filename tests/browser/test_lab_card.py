@@ -172,7 +172,7 @@ def test_a_server_that_was_killed_is_followed_again(running, lab, page, gate):
         assert page.locator(CARD).get_attribute("data-state") == "running"
     finally:
         lab.start()
-    page.wait_for_selector(f"{CARD} .smc-note", state="detached")
+    page.wait_for_selector(f"{CARD} .smc-note", state="hidden")
     grows(page)
     gate.touch()
     page.wait_for_selector(f"{CARD}[data-state=succeeded]")

@@ -17,7 +17,7 @@ def test_the_counts_are_those_of_the_moment(panel, jobs):
     job = jobs.start(gpus=1, name="counted")
     row = panel.row(job, "running")
     panel.wait_for_free("1/2")
-    assert row.locator(".submarine-Job-facts").first.text_content().endswith(" · 1 GPU · local")
+    assert row.locator(".submarine-Job-facts").first.text_content().endswith(" · 1 GPU on local")
     assert "counted, running" in row.get_attribute("aria-label")
     meter = panel.page.locator(".submarine-Cluster [role=meter]").first
     assert meter.get_attribute("aria-valuetext") == "1 of 2 GPUs free"

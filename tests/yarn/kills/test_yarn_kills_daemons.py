@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from submarine_engine.errors import ClusterError
 from submarine_engine.job import JobState
 
 from tests.jobs import until
@@ -90,6 +91,13 @@ def test_a_job_that_ends_while_the_resource_manager_is_away(ground):
     ground.until_free()
 
 
+def report_of(rm, app_id):
+    """Return what is told of an application, or None while nothing is known of any."""
+    with suppress(ClusterError):
+        return rm.application(app_id)
+    return None
+
+
 @pytest.mark.parametrize("mode", ["warm", "cold"])
 def test_a_resource_manager_that_has_forgotten_all(ground, mode):
     """Without recovery it begins anew, and what ran is over for YARN: the job begins again."""
@@ -100,7 +108,8 @@ def test_a_resource_manager_that_has_forgotten_all(ground, mode):
         manager.kill()
         manager.start()
         ground.yarn.wait_ready()
-        told = ground.rm.application(before)
+        # Nodes come to it a moment before it is active and knows what it does not know.
+        told = until(lambda: report_of(ground.rm, before), PATIENCE)
         assert (told["state"], "does not know it" in told["diagnostics"]) == ("FAILED", True)
         until(lambda: job.job.status().attempt == 2, PATIENCE)
         job.until_running()
