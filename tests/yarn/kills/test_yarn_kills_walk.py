@@ -182,8 +182,9 @@ class Walk:
         assert story.state is JobState.FAILED, story.status
         said = story.status.reason
         # Of a container's processes one goes first, and YARN may ask the others to end.
-        words = "YARN says", "the application ended before it ran: failed: "
-        told = any(each in said for each in words)
+        began = ("it ran", "the job began")
+        words = [f"the application ended before {what}: failed: " for what in began]
+        told = any(each in said for each in ("YARN says", *words))
         assert told or (victim == "container" and "SIGKILL" in said), said
         return f"failed, {'ran' if runs else 'never ran'}"
 
