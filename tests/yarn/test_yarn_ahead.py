@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from submarine_engine.clusters.yarn.application import MASTER_MEMORY
 from submarine_engine.clusters.yarn.cluster import last_job
 from submarine_engine.clusters.yarn.hadoop import HadoopConf, load_hadoop
 from submarine_engine.clusters.yarn.rest import ResourceManager
+from submarine_engine.clusters.yarn.scheduler import master_fits
 from submarine_engine.history import JobPaths, make_private, read_json, write_json
 from submarine_engine.job import JobSpec, Resources, Role
 
@@ -65,10 +67,12 @@ def application_of(kernel, name):
 
 @pytest.mark.long
 def test_the_first_job_finds_a_master_without_gpus(on_yarn, start):
+    rm = ResourceManager(load_hadoop())
+    # Idle masters that the test before has left keep one from being made ahead until they end.
+    until(lambda: master_fits(rm, None, MASTER_MEMORY), PATIENCE)
     # As configured: the kernel's start is enough. A busy machine takes its time for the first job.
     kernel = start(SUBMARINE_CLUSTER="yarn", SUBMARINE_YARN_IDLE="300")
     application = until_ready(kernel)
-    rm = ResourceManager(load_hadoop())
     report = rm.application(application)
     assert report["state"] == "RUNNING"
     assert [one["allocatedMB"] for one in rm.containers(application)] == ["256"]
