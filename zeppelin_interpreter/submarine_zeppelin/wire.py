@@ -8,8 +8,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +271,9 @@ _RATE = 1_000_000
 
 _SAVE_EVERY = 1.0  # seconds between two checkpoints: Zeppelin writes the whole note for each
 _AGAIN = 1.0  # seconds until a Zeppelin that was away is tried again
+_CALL_TAKES = 3 * _PATIENCE / 1000
+"""Seconds after which a call is over: another thread's before it, its connection, its answer."""
+
 _DRAW_AFTER = 0.5, 3.0
 """Seconds after its result until a page is to draw a paragraph: on a busy machine, too."""
 
@@ -295,6 +298,7 @@ class ParagraphSink:
         # Not before Zeppelin knows that it runs: with that its new page would show what is saved,
         # and go on to show it, above the outputs of the run before, to the end.
         self.saved_at = time.monotonic()
+        self.over = False
         self._events = events
 
     def append(self, index: int, text: str) -> None:
@@ -352,7 +356,8 @@ class Events:
         self._unsaved: dict[tuple[str, str], ParagraphSink] = {}
         self._links: dict[tuple[str, str], str] = {}
         self._draw: list[tuple[float, tuple[str, str]]] = []
-        self._sending = threading.Lock()
+        self._under_way: ParagraphSink | None = None
+        self._sent = threading.Condition(self.lock)
         self._bell = threading.Event()
         threading.Thread(target=self._run, name="events", daemon=True).start()
 
@@ -371,17 +376,17 @@ class Events:
     def wake(self, shown: ParagraphSink) -> None:
         """Send what is new of the paragraph of `shown`, soon."""
         with self.lock:
-            self._waiting[shown.place] = shown
+            if not shown.over:
+                self._waiting[shown.place] = shown
         self._bell.set()
 
     def over(self, shown: ParagraphSink) -> None:
         """Send nothing more of the paragraph of `shown`: its result has all, and must come last."""
         with self.lock:
+            shown.over = True
             self._waiting.pop(shown.place, None)
-        if self._sending.acquire(timeout=_AGAIN):
-            self._sending.release()
-        with self.lock:
             self._unsaved.pop(shown.place, None)
+            self._sent.wait_for(lambda: self._under_way is not shown, _CALL_TAKES)
 
     def link(self, shown: ParagraphSink, label: str, tooltip: str, url: str) -> None:
         """Put a job's link on a paragraph.
@@ -500,9 +505,21 @@ class Events:
         with self.lock:
             waiting = list(self._waiting.values())
         for shown in waiting:
-            with self._sending, suppress(RefusedError):  # of a note that was deleted, say
+            with self._telling(shown), suppress(RefusedError):  # of a note that was deleted, say
                 size += self._send_one(server, shown)
         return size
+
+    @contextmanager
+    def _telling(self, shown: ParagraphSink) -> Iterator[None]:
+        """Tell Zeppelin of the paragraph of `shown`: its end waits for that, see `over`."""
+        with self.lock:
+            self._under_way = shown
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._under_way = None
+                self._sent.notify_all()
 
     def _send_one(self, server: EventServer, shown: ParagraphSink) -> int:
         note_id, paragraph_id = shown.place
@@ -526,13 +543,15 @@ class Events:
                     )
                     server.call("updateOutput", event)
             with self.lock:
-                self._unsaved[shown.place] = shown
+                if not shown.over:
+                    self._unsaved[shown.place] = shown
         except RefusedError:
             raise
         except OSError:
             with self.lock:
                 shown.anew = True
-                self._waiting.setdefault(shown.place, shown)
+                if not shown.over:
+                    self._waiting.setdefault(shown.place, shown)
             raise
         return sum(len(message.data) for message in messages)
 
@@ -548,7 +567,7 @@ class Events:
         with self.lock:
             due = [one for one in self._unsaved.values() if now - one.saved_at >= _SAVE_EVERY]
         for shown in due:
-            with self._sending:
+            with self._telling(shown):
                 with self.lock:
                     if self._unsaved.pop(shown.place, None) is None:
                         continue  # its result is on its way
