@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import urllib.parse
@@ -74,7 +75,7 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
                 "PARAGRAPH_UPDATE_OUTPUT",
                 lambda told: told["paragraphId"] == mine and "epoch 1: loss" in told["data"],
             )
-            note.wait(parts, log_pages)
+            note.wait(parts, pages)
         finally:
             (tmp_path / "first").touch()
     found = finished(note.wait(parts))
@@ -87,7 +88,7 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
 
     note.start(job)
     try:
-        note.wait(job, log_pages)
+        note.wait(job, pages)
     finally:
         (tmp_path / "second").touch()
     found = finished(note.wait(job))
@@ -112,21 +113,28 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
     assert states == [["rates", "succeeded"], ["digits", "succeeded"]]
 
 
-def log_pages(paragraph):
-    """Return the containers' log pages that the paragraph's YARN LOG links have led to."""
+def pages(paragraph):
+    """Return the pages that the paragraph's YARN LOG links have led to.
+
+    It is the first one that the job has: its application's, where its container waits for long.
+    """
     links = [
         value["jobUrl"]
         for info in (paragraph.get("runtimeInfos") or {}).values()
         for value in info["values"]
         if info["label"] == "YARN LOG"
     ]
-    assert all(link.startswith("http://") for link in links)
-    return {link for link in links if "/node/containerlogs/" in link}
+    for link in links:
+        assert link.startswith("http://")
+        assert "/node/containerlogs/" in link or "/cluster/app/application_" in link
+    return {*links}
 
 
 def log_of(paragraph):
-    """Return the log of the one container that the paragraph's links led to."""
-    [page] = log_pages(paragraph)
+    """Return the log of the one container, to which the card of the paragraph leads."""
+    [card] = [shown for kind, shown in outputs(paragraph) if kind == "HTML"]
+    page = html.unescape(re.search(r'class="smc-log" href="([^"]*)"', card)[1])
+    assert "/node/containerlogs/" in page
     [stdout] = re.findall(r'href="([^"]*/stdout/[^"]*)"', fetch(page))
     return fetch(urllib.parse.urljoin(page, stdout))
 
