@@ -264,8 +264,12 @@ class Driver:
             if self._client is None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # it says that it makes its certificates
-                    self.cannot_start = True
-                    self._client = self._start()
+                    try:
+                        self._client = self._start()
+                    except BaseException:
+                        # Not before: a keeper that has no job yet ends where it cannot be started.
+                        self.cannot_start = True
+                        raise
                     self.cannot_start = False
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     self._pid = int(json.loads(self._note.read_bytes())["pid"])
