@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from submarine_magics.card.display import JOB_TYPE
 
 from tests.jobs import until
 
-JOB = "application/vnd.submarine.job+json"
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 LOG = ".submarine-Log"
@@ -53,7 +53,7 @@ def in_sight(page):
 def saved_state(cells):
     """Save the notebook, and return which state the card of its job has there."""
     found = [output.get("data", {}) for output in cells.save().cells[1].outputs]
-    return next(data[JOB]["state"] for data in found if JOB in data)
+    return next(data[JOB_TYPE]["state"] for data in found if JOB_TYPE in data)
 
 
 @pytest.mark.long

@@ -75,7 +75,7 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
                 "PARAGRAPH_UPDATE_OUTPUT",
                 lambda told: told["paragraphId"] == mine and "epoch 1: loss" in told["data"],
             )
-            note.wait(parts, pages)
+            page = log_page(note.wait(parts, log_page))
         finally:
             (tmp_path / "first").touch()
     found = finished(note.wait(parts))
@@ -84,17 +84,19 @@ def test_the_note_runs_from_start_to_end_on_yarn(imported, tmp_path):
     assert "digits" in card
     assert "<script" not in card
     assert re.findall(r"epoch (\d+): loss", text(found)) == [str(n) for n in range(1, 21)]
-    assert "epoch 20: loss" in log_of(found)
+    assert len(pages(found)) == 1
+    assert "epoch 20: loss" in log_at(page)
 
     note.start(job)
     try:
-        note.wait(job, pages)
+        page = log_page(note.wait(job, log_page))
     finally:
         (tmp_path / "second").touch()
     found = finished(note.wait(job))
     assert kinds(found)[0] == "HTML"
     assert re.findall(r"rate ([\d.]+): accuracy", text(found)) == ["0.1", "0.5", "2.0"]
-    assert "rate 2.0" in log_of(found)
+    assert len(pages(found)) == 1
+    assert "rate 2.0" in log_at(page)
     forms = found["settings"]["forms"]
     assert forms["gpus"]["defaultValue"] == "1"
 
@@ -130,11 +132,15 @@ def pages(paragraph):
     return {*links}
 
 
-def log_of(paragraph):
-    """Return the log of the one container, to which the card of the paragraph leads."""
-    [card] = [shown for kind, shown in outputs(paragraph) if kind == "HTML"]
-    page = html.unescape(re.search(r'class="smc-log" href="([^"]*)"', card)[1])
-    assert "/node/containerlogs/" in page
+def log_page(paragraph):
+    """Return the page of the one container's log, to which the card of a running job leads."""
+    cards = [shown for kind, shown in outputs(paragraph) if kind == "HTML"]
+    found = re.search(r'class="smc-log" href="([^"]*/node/containerlogs/[^"]*)"', "".join(cards))
+    return html.unescape(found[1]) if found else None
+
+
+def log_at(page):
+    """Return the log of the one container whose page this is."""
     [stdout] = re.findall(r'href="([^"]*/stdout/[^"]*)"', fetch(page))
     return fetch(urllib.parse.urljoin(page, stdout))
 
