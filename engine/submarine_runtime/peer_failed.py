@@ -13,10 +13,11 @@ import os
 import sys
 
 # The C half of `signal`: the other half imports enum, and the first line would wait for it.
-from _thread import allocate_lock, get_ident, start_new_thread
+from _thread import allocate_lock, get_ident
 
 from submarine_runtime.lean import suppress
 from submarine_runtime.leave import die_by, end_others, note_file
+from submarine_runtime.stacks import start_without_signals
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def begin(folder: str, keep: Callable[[FrameType], None], *, shell: bool = False
             os.mkdir(f"{folder}/{ASKED}", 0o700)  # noqa: PTH102 - pathlib is slow
         # Kept back from all threads: those of the code have the mask of the one that starts them.
         _signal.pthread_sigmask(_signal.SIG_BLOCK, [number])
-        start_new_thread(_wait, (f"{folder}/{ASK}", number, get_ident(), keep, end))
+        start_without_signals(_wait, (f"{folder}/{ASK}", number, get_ident(), keep, end))
         asked = os.open(f"{folder}/{ASKED}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         note_file(asked)
         fcntl.fcntl(asked, fcntl.F_SETSIG, number)
@@ -90,8 +91,6 @@ def _wait(
 ) -> None:
     import _signal  # noqa: PLC0415 - as above
 
-    # Whatever else comes is the main thread's, which it interrupts.
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
     while True:
         _signal.sigwait([number])
         if os.path.exists(path):  # noqa: PTH110 - pathlib is slow

@@ -28,6 +28,7 @@ from submarine_runtime.leave import note_file
 
 TYPE_CHECKING = False  # as type checkers have it; the module takes long to import
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 ASKED = "asked"
@@ -110,6 +111,32 @@ _F_SETOWN_EX = 15
 """See fcntl(2): the owner is a type, 0 for a thread, and its number."""
 
 
+def start_without_signals(work: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    """Start a thread that no signal interrupts, from its first moment on.
+
+    Whatever comes is the main thread's, or waited for. A thread that keeps signals back by itself
+    is late where the processor is busy: what came before then was its own, an answer without a line
+    of the code's, say.
+
+    Parameters
+    ----------
+    work, arguments
+        What the thread calls, and with what.
+
+    Raises
+    ------
+    RuntimeError
+        The system has no more threads.
+    """
+    import _signal  # noqa: PLC0415 - as above
+
+    kept = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+    try:
+        start_new_thread(work, arguments)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, kept)
+
+
 class _Waiter:
     """The thread that answers; begun by the main one.
 
@@ -132,7 +159,7 @@ class _Waiter:
         if not self._native:
             self._ends, self._native = False, -1
             with suppress(RuntimeError):  # no more threads: nobody answers
-                start_new_thread(self._wait, ())
+                start_without_signals(self._wait, ())
 
     def end(self) -> None:
         """Have no thread where this is the only one beside the caller's."""
@@ -154,8 +181,6 @@ class _Waiter:
     def _wait(self) -> None:
         import _signal  # noqa: PLC0415 - as above
 
-        # Whatever else comes is the main thread's, which it interrupts.
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
         self._ident, self._native = get_ident(), get_native_id()
         while True:
             _signal.sigwait([self._number])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import submarine_runtime
@@ -163,6 +164,34 @@ def test_code_that_closes_all_files_is_silent_and_lives(tmp_path, begin):
     exchange_files(tmp_path, {ASK: b"1"})
     assert process.communicate(b"\n", 60)[0] == b"lives\n"
     assert (tmp_path / STACKS).read_bytes() == b""
+
+
+def test_a_thread_without_signals_has_none_from_its_first_moment():
+    code = """
+        import signal
+        from pathlib import Path
+        from _thread import allocate_lock
+        from submarine_runtime.stacks import start_without_signals
+
+        def kept_back():
+            status = Path("/proc/thread-self/status").read_text()
+            return int(status.partition("SigBlk:")[2].split()[0], 16)
+
+        def look():
+            seen.append(kept_back())
+            over.release()
+
+        before, seen, over = kept_back(), [], allocate_lock()
+        over.acquire()
+        start_without_signals(look, ())
+        over.acquire()
+        for number in {signal.SIGTERM, signal.SIGINT, signal.SIGRTMAX - 9}:
+            assert seen[0] >> (number - 1) & 1
+        assert kept_back() == before
+    """
+    subprocess.run(
+        [sys.executable, "-c", dedent(code)], env=os.environ | {"PYTHONPATH": ENGINE}, check=True
+    )
 
 
 def test_who_has_not_begun_cannot_be_asked(tmp_path):

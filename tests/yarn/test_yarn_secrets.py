@@ -49,8 +49,8 @@ def forms(data):
                 yield zlib.decompress(raw)
 
 
-def holds(data):
-    return any(MARK.encode() in form for form in forms(data))
+def holds(data, mark=MARK):
+    return any(mark.encode() in form for form in forms(data))
 
 
 def get(url):
