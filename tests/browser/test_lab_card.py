@@ -188,6 +188,7 @@ def test_cancel_is_heard_while_the_kernel_is_busy(running, page):
     cells.wait_idle()
 
 
+@pytest.mark.long
 def test_kill_asks_first(running, page):
     running("--detach --name count")
     kill = page.locator(f"{CARD} [data-action=kill]")

@@ -40,6 +40,7 @@ def test_a_cell_shows_what_the_job_wrote(notebook, page):
     drawn(page.frame_locator(".jp-OutputArea iframe"))
 
 
+@pytest.mark.long
 def test_the_card_draws_curves_and_opens_tensorboard(notebook, page):
     notebook(LOAD, WRITES).run_all()
     curve = page.locator(".submarine-Card .smc-scalars").first

@@ -182,6 +182,7 @@ def test_attaching_without_a_notebook_says_what_is_missing(panel, jobs):
     panel.page.wait_for_selector(".jp-toast-message >> text=No notebook is open")
 
 
+@pytest.mark.long
 def test_the_way_back_to_the_cell(notebook, panel, page):
     cells = notebook("%load_ext submarine_magics", "%%submarine --name found\n1", "'last'")
     cells.run_all()

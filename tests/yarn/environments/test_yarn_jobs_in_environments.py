@@ -43,6 +43,7 @@ def run(cluster, script, folder, **options):
         job.kill()
 
 
+@pytest.mark.long
 def test_a_job_runs_in_a_packed_copy_of_this_environment(cluster, hdfs, site, tmp_path):
     project = tmp_path / "project"
     (project / "mine").mkdir(parents=True)
