@@ -253,15 +253,16 @@ def test_an_elastic_job_goes_on_with_what_is_left(tmp_path, hosts):
 
 SLOW = """
 import os, time
-from submarine_runtime import job
+from submarine_runtime import checkpoints, job
 state = {{"seen": []}}
 for step in job.steps(6, state, every=0):
     while step == 3 and job.attempt == 1 and not os.path.exists({gate!r}):
-        open({told!r} if job.notice else {there!r}, "w").close()
+        open({told!r} if checkpoints.notice.given else {there!r}, "w").close()
         time.sleep(0.02)
     state["seen"].append(step)
 state["seen"], job.attempt, job.world_size
 """
+"""Waits in its fourth step for the signal: what `job.notice` says is there a moment before that."""
 
 
 def test_the_next_keeper_goes_on_with_what_was_begun_for_more_workers(tmp_path, hosts, monkeypatch):
