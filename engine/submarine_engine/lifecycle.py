@@ -354,6 +354,11 @@ def _(event: MasterStarted, status: JobStatus) -> JobStatus:
     return replace(status, master=event.seconds)
 
 
+def _is_earlier(moment: Moment, other: Moment | None) -> bool:
+    """Return whether a moment is before another one by both clocks: one may have begun anew."""
+    return other is not None and moment.mono < other.mono and moment.wall <= other.wall
+
+
 @_apply.register
 def _(event: Started, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
@@ -361,7 +366,11 @@ def _(event: Started, status: JobStatus) -> JobStatus:
         return status
     # Another number of GPUs than was granted is nobody's to say but the cluster's.
     gpus = event.gpus if len(event.gpus) == len(task.gpus) else task.gpus
-    running = replace(task, state=TaskState.RUNNING, busy=event.at, gpus=gpus, clock=event.clock)
+    # A container that a busy driver has seen late was given when its code began, at the latest.
+    held = event.at if _is_earlier(event.at, task.held) else task.held
+    running = replace(
+        task, state=TaskState.RUNNING, held=held, busy=event.at, gpus=gpus, clock=event.clock
+    )
     return replace(
         _with(status, running), state=JobState.RUNNING, started=status.started or event.at
     )

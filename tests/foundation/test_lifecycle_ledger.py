@@ -61,6 +61,17 @@ def test_gpus_are_held_from_the_grant_and_busy_from_the_start():
     assert busy.ledger.seconds(at(15)) == {"queued": 10, "held": 1, "busy": 4}
 
 
+def test_a_container_that_was_seen_late_was_given_when_its_code_began():
+    status = fold([*LIFE[:2], granted(12), *LIFE[3:]])
+    assert status.task(WORKER).held == at(11)
+    assert status.ledger.seconds(at(1e9)) == {"queued": 11, "held": 0, "busy": 20}
+
+
+def test_a_machine_that_was_started_anew_tells_no_earlier_grant():
+    anew = replace(LIFE[3], at=Moment(1_000_011, 0.5))  # its other clock has begun again
+    assert fold([*LIFE[:3], anew]).task(WORKER).held == at(10)
+
+
 def test_the_ledger_of_a_whole_life():
     status = fold(LIFE)
     ledger = status.ledger

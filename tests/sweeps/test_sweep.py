@@ -337,6 +337,7 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
     """Its process alone, which the job begins again; and its supervisor, too: then people do."""
     told, _ = program(f"""
         import signal
+        from contextlib import suppress
         from pathlib import Path
 
         def train(x, n):
@@ -356,7 +357,8 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
             told = json.loads(path.read_text())
             if {whole}:
                 os.kill(told["pid"], signal.SIGKILL)
-            os.killpg(told["session"], signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it goes with its supervisor
+                os.killpg(told["session"], signal.SIGKILL)
 
         os.environ["SEEN"] = seen = os.environ["SUBMARINE_HOME"] + ".seen"
         found = search(train, {{"x": uniform(0, 1), "n": [1]}}, trials=12, wait=False)

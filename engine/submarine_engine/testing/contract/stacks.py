@@ -86,7 +86,7 @@ thread.join()
 
 
 ODD = """
-import os, signal, threading, time
+import os, signal, subprocess, threading, time
 from submarine_runtime import job
 
 def load():
@@ -96,11 +96,13 @@ def load():
 def train():
     threading.Event().wait()
 
+if job.rank == 2:  # said by another process, once this one is stopped
+    wait = f"until grep -q '^State:.T' /proc/{os.getpid()}/status; do sleep 0.1; done"
+    subprocess.Popen(["sh", "-c", f"{wait}; echo there"])
+    os.kill(os.getpid(), signal.SIGSTOP)
 print("there", flush=True)
 if job.rank == 1:
     load()
-if job.rank == 2:
-    os.kill(os.getpid(), signal.SIGSTOP)
 train()
 """
 
