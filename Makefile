@@ -25,7 +25,7 @@ TOGETHER = $(MAKE) --no-print-directory --jobs --keep-going
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long lint typescript docs format bench examples pictures constraints clean
+.PHONY: help demo check test test-long test-delays lint typescript docs format bench examples pictures constraints clean
 .PHONY: pytest-check pytest-test pytest-long pytest-kubernetes pytest-frameworks services kubernetes
 
 help: ## list what can be made
@@ -46,6 +46,9 @@ test-long: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos ## all of that, and kills
 	$(BIN)/python -m tests.hub.hub_site
 	$(TOGETHER) lint typescript docs pytest-long
 	$(MAKE) --no-print-directory pytest-frameworks
+
+test-delays: $(VENV)/.lab $(VENV)/.kerberos services $(VENV)/.compiled ## the tests of make test, each process delayed now and then: finds those that are green by luck
+	scripts/delayed $(VENV) $(PYTEST) --numprocesses $$((4 * $$(nproc))) -m "not long" $(ARGS)
 
 lint: $(VENV)/.dev $(VENV)/.lab ## format, style, strict types and who imports whom; changes nothing
 	$(BIN)/ruff format --check

@@ -66,6 +66,7 @@ def test_make_help_lists_what_people_use():
         "check",
         "test",
         "test-long",
+        "test-delays",
         "lint",
         "docs",
         "bench",
