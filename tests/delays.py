@@ -17,16 +17,16 @@ import time
 
 OFTEN = {
     "kill": 0.5, "killpg": 0.5, "link": 0.2, "replace": 0.12, "rename": 0.12, "ftruncate": 0.1,
-    "fsync": 0.05, "listdir": 0.04, "scandir": 0.04, "unlink": 0.03, "open": 0.01,
+    "fsync": 0.05, "listdir": 0.02, "scandir": 0.02, "unlink": 0.02,
 }  # fmt: skip
 """How often a function of `os` is delayed, before it or after it."""
 
-FORKS, THREADS, SLEEPS = 0.3, 0.3, 0.1
-"""How often a process or a thread begins late, and a sleep is too long."""
+FORKS = THREADS = 0.3
+"""How often a process or a thread begins late."""
 
-LONGEST = 0.9  # seconds: a look at a job comes each second or more often
+LONGEST = 0.9  # seconds: short beside what the engine waits for, long beside what it looks at
 
-_sleep = time.sleep
+_sleep = time.sleep  # not that of a test which counts sleeps
 
 
 class _Dice:
@@ -71,13 +71,7 @@ def begin() -> None:
     for name, often in OFTEN.items():
         setattr(os, name, delayed(getattr(os, name), often))
     _posixsubprocess.fork_exec = delayed(_posixsubprocess.fork_exec, FORKS)
-    time.sleep = longer
     _thread.start_new_thread = _thread.start_new = late_thread
-
-
-def longer(seconds):
-    """Sleep, and now and then for longer."""
-    _sleep(seconds + (dice() * LONGEST if dice() < SLEEPS else 0))
 
 
 def late_thread(function, args=(), more=None, start=_thread.start_new_thread):

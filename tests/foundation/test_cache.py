@@ -711,9 +711,11 @@ def test_what_a_killed_writer_left_goes_with_time(cache):
     assert fresh.exists()
 
 
-def test_two_that_remember_and_one_that_forgets_are_in_no_other_s_way(cache):
+def test_two_that_remember_and_one_that_forgets_are_in_no_other_s_way(cache, monkeypatch):
     """Of the same key, at the same time: what is there is whole, and nobody hears of the others."""
     from concurrent.futures import ThreadPoolExecutor
+
+    monkeypatch.setattr(module, "_PATIENCE", 180.0)  # six wait for each other here
 
     noted(cache)
 
