@@ -47,8 +47,10 @@ test-long: $(VENV)/.dev $(VENV)/.lab $(VENV)/.kerberos ## all of that, and kills
 	$(TOGETHER) lint typescript docs pytest-long
 	$(MAKE) --no-print-directory pytest-frameworks
 
-test-delays: $(VENV)/.lab $(VENV)/.kerberos services $(VENV)/.compiled ## the tests of make test, each process delayed now and then: finds those that are green by luck
-	scripts/delayed $(VENV) $(PYTEST) --numprocesses $$((4 * $$(nproc))) -m "not long" $(ARGS)
+# Who is delayed sleeps: more of them go side by side.
+test-delays: UNDER = scripts/delayed $(VENV)
+test-delays: WAITING = --numprocesses $$((4 * $$(nproc)))
+test-delays: pytest-test ## the tests of make test, each process delayed now and then: finds those that are green by luck
 
 lint: $(VENV)/.dev $(VENV)/.lab ## format, style, strict types and who imports whom; changes nothing
 	$(BIN)/ruff format --check
@@ -67,7 +69,7 @@ pytest-check: $(VENV)/.compiled
 	$(PYTEST) $(COMPUTING) -m "not service and not jobs and not long" $(ARGS)
 
 pytest-test: services $(VENV)/.compiled
-	$(PYTEST) $(WAITING) -m "not long" $(ARGS)
+	$(UNDER) $(PYTEST) $(WAITING) -m "not long" $(ARGS)
 
 pytest-long: services $(VENV)/.compiled
 	$(MAKE) --no-print-directory kubernetes

@@ -5,7 +5,7 @@ changes while it is looked at. A test that fails of that is green by luck, or sh
 
 `scripts/delayed` has each process of an environment import this while the tests run: those of jobs,
 too, but for supervisors, which begin with `python -S`. The moments differ each time. It imports
-nothing but what has been there since Python began.
+nothing that takes long.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ FORKS = THREADS = 0.3
 LONGEST = 0.9  # seconds: short beside what the engine waits for, long beside what it looks at
 
 _sleep = time.sleep  # not that of a test which counts sleeps
+_start = _thread.start_new_thread
 
 
 class _Dice:
@@ -74,7 +75,7 @@ def begin() -> None:
     _thread.start_new_thread = _thread.start_new = late_thread
 
 
-def late_thread(function, args=(), more=None, start=_thread.start_new_thread):
+def late_thread(function, args=(), more=None):
     """Start a thread, which now and then does nothing at first."""
     pause = dice() * LONGEST if dice() < THREADS else 0
 
@@ -83,4 +84,4 @@ def late_thread(function, args=(), more=None, start=_thread.start_new_thread):
             _sleep(pause)
         return function(*args, **more)
 
-    return start(late, args, more or {})
+    return _start(late, args, more or {})

@@ -354,11 +354,6 @@ def _(event: MasterStarted, status: JobStatus) -> JobStatus:
     return replace(status, master=event.seconds)
 
 
-def _is_earlier(moment: Moment, other: Moment | None) -> bool:
-    """Return whether a moment is before another one by both clocks: one may have begun anew."""
-    return other is not None and moment.mono < other.mono and moment.wall <= other.wall
-
-
 @_apply.register
 def _(event: Started, status: JobStatus) -> JobStatus:
     task = status.task(event.task)
@@ -367,7 +362,7 @@ def _(event: Started, status: JobStatus) -> JobStatus:
     # Another number of GPUs than was granted is nobody's to say but the cluster's.
     gpus = event.gpus if len(event.gpus) == len(task.gpus) else task.gpus
     # A container that a busy driver has seen late was given when its code began, at the latest.
-    held = event.at if _is_earlier(event.at, task.held) else task.held
+    held = event.at if task.held and not task.held.until(event.at) else task.held
     running = replace(
         task, state=TaskState.RUNNING, held=held, busy=event.at, gpus=gpus, clock=event.clock
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from submarine_engine.tensorboard import list_boards, stop_board
 
+pytestmark = pytest.mark.long
+
 LOAD = "%load_ext submarine_magics"
 WRITES = """
     %%submarine --name curves
@@ -33,14 +35,12 @@ def drawn(frame):
     frame.locator("line-chart").first.wait_for(timeout=PATIENCE)
 
 
-@pytest.mark.long
 def test_a_cell_shows_what_the_job_wrote(notebook, page):
     notebook(LOAD, WRITES, SHOW).run_all()
     page.wait_for_selector(".jp-OutputArea iframe", timeout=PATIENCE)
     drawn(page.frame_locator(".jp-OutputArea iframe"))
 
 
-@pytest.mark.long
 def test_the_card_draws_curves_and_opens_tensorboard(notebook, page):
     notebook(LOAD, WRITES).run_all()
     curve = page.locator(".submarine-Card .smc-scalars").first

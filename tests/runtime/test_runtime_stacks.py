@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 import submarine_runtime
@@ -166,32 +165,33 @@ def test_code_that_closes_all_files_is_silent_and_lives(tmp_path, begin):
     assert (tmp_path / STACKS).read_bytes() == b""
 
 
-def test_a_thread_without_signals_has_none_from_its_first_moment():
-    code = """
-        import signal
-        from pathlib import Path
-        from _thread import allocate_lock
-        from submarine_runtime.stacks import start_without_signals
+ALONE = """
+import signal
+from pathlib import Path
+from _thread import allocate_lock
 
-        def kept_back():
-            status = Path("/proc/thread-self/status").read_text()
-            return int(status.partition("SigBlk:")[2].split()[0], 16)
+def kept_back():
+    status = Path("/proc/thread-self/status").read_text()
+    return int(status.partition("SigBlk:")[2].split()[0], 16)
 
-        def look():
-            seen.append(kept_back())
-            over.release()
+def look():
+    seen.append(kept_back())
+    over.release()
 
-        before, seen, over = kept_back(), [], allocate_lock()
-        over.acquire()
-        start_without_signals(look, ())
-        over.acquire()
-        for number in {signal.SIGTERM, signal.SIGINT, signal.SIGRTMAX - 9}:
-            assert seen[0] >> (number - 1) & 1
-        assert kept_back() == before
-    """
-    subprocess.run(
-        [sys.executable, "-c", dedent(code)], env=os.environ | {"PYTHONPATH": ENGINE}, check=True
-    )
+before, seen, over = kept_back(), [], allocate_lock()
+over.acquire()
+stacks.start_without_signals(look, ())
+over.acquire()
+for number in {signal.SIGTERM, signal.SIGINT, signal.SIGRTMAX - 9}:
+    assert seen[0] >> (number - 1) & 1
+assert kept_back() == before
+"""
+
+
+def test_a_thread_without_signals_has_none_from_its_first_moment(begin):
+    process = begin(ALONE)
+    process.communicate(timeout=180)
+    assert process.returncode == 0
 
 
 def test_who_has_not_begun_cannot_be_asked(tmp_path):
