@@ -225,6 +225,7 @@ class JobPaths:
         self.save_lock = self.root / "save.lock"
         self.saved = self.root / "saved"
         self.checkpoints = self.root / "checkpoints"  # of a job that names no place for them
+        self.checkpoint_kept = self.root / "checkpoint-kept"  # there once any attempt has kept one
 
     def task(self, task_id: str) -> TaskPaths:
         """Return the files of the task ``ROLE-NUMBER``.

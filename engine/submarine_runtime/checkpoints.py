@@ -332,8 +332,8 @@ class Loop:
         files.write_note(storage, aside, step, written)
         files.put_in_place(storage, aside, files.name_of(step))
         files.forget_all_but(storage, KEEP)
-        if not self._has_own:  # what each rank has of its own fits no other number of ranks
-            progress_file.note_kept()
+        # What each rank has of its own fits no other number of ranks.
+        progress_file.note_kept(for_any=not self._has_own)
 
     def _try(self, write: Callable[[], object], aside: str, *, must: bool) -> bool:
         """Write something of a checkpoint; say in the log why there is none where it fails."""

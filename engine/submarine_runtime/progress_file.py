@@ -54,11 +54,17 @@ def is_told() -> bool:
     return _reporter.told
 
 
-def note_kept() -> None:
-    """Tell the job's driver that this attempt has kept a checkpoint: it may be begun again now."""
+def note_kept(*, for_any: bool) -> None:
+    """Tell the job's driver that this attempt has kept a checkpoint: it may be saved now.
+
+    Parameters
+    ----------
+    for_any
+        Whether any number of ranks can go on from it: then the job may be begun again with more.
+    """
     folder = os.environ.get("SUBMARINE_TASK_DIR")
-    if folder and not _reporter.kept:
-        _reporter.keep(folder)
+    if folder and not (_reporter.kept if for_any else _reporter.checkpoint):
+        _reporter.keep(folder, for_any=for_any)
 
 
 def note_needs(seconds: float) -> None:
@@ -85,8 +91,11 @@ class _ProgressWriter:
     told = False
     """Whether the code itself says how far it is."""
 
-    kept = False
+    checkpoint = False
     """Whether a checkpoint was kept."""
+
+    kept = False
+    """Whether one was kept that any number of ranks can go on from."""
 
     needs = 0.0
     """Seconds in which a loop would come to the end of a step and keep it."""
@@ -117,8 +126,9 @@ class _ProgressWriter:
             else:
                 self._write()
 
-    def keep(self, folder: str) -> None:
-        self.kept = True
+    def keep(self, folder: str, *, for_any: bool) -> None:
+        self.checkpoint = True
+        self.kept = self.kept or for_any
         self._report_again(folder)
 
     def need(self, folder: str, seconds: float) -> None:
@@ -148,6 +158,8 @@ class _ProgressWriter:
         self._newest, self._last = None, (fraction, message)
         self._next = time.monotonic() + _EVERY
         told: dict[str, object] = {"fraction": fraction, "message": message}
+        if self.checkpoint:
+            told["checkpoint"] = True
         if self.kept:
             told["kept"] = True
         if self.needs:

@@ -208,9 +208,12 @@ def test_that_http_is_not_encrypted_is_told_before_the_password_is_sent(
     monkeypatch.setattr(Azkaban, "_send", send)
     call("azkaban", "login", double.url, *more)
     call("azkaban", "login", "http://azkaban.example:8081", *more)
-    here, far = told
+    monkeypatch.setenv("AZKABAN_URL", "http://azkaban.example:8081")
+    call("azkaban", "status", "1", *more)  # which logs in by itself
+    here, far, unasked = told
     assert here == b""
     assert b"http:// is not encrypted" in far
+    assert b"http:// is not encrypted" in unasked
 
 
 def test_a_login_is_kept_and_its_password_comes_from_a_file_of_ones_own(

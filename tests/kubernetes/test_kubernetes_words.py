@@ -550,6 +550,36 @@ def nodes_of(gpus):
     return lambda _command, _path, _body: (200, {"items": [node]})
 
 
+@pytest.mark.parametrize(
+    ("setting", "free"), [(None, ["open", "of-gpus"]), ("team=x", ["open", "of-gpus", "of-team"])]
+)
+def test_gpus_of_nodes_whose_taints_jobs_do_not_tolerate_are_not_free(
+    server, tmp_path, monkeypatch, setting, free
+):
+    if setting:
+        monkeypatch.setenv("SUBMARINE_KUBERNETES_TOLERATIONS", setting)
+    status = {
+        "allocatable": {"nvidia.com/gpu": "1"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    taints = {
+        "open": [],
+        "of-gpus": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}],
+        "of-team": [{"key": "team", "value": "x", "effect": "NoSchedule"}],
+    }
+    nodes = [
+        {"metadata": {"name": name}, "spec": {"taints": there}, "status": status}
+        for name, there in taints.items()
+    ]
+    server.answers = lambda _command, path, _body: (
+        (200, {"items": nodes if path.startswith("/api/v1/nodes") else []})
+    )
+    found = {gpu.host: gpu for gpu in KubernetesBackend(tmp_path).gpus({})}
+    assert [host for host, gpu in found.items() if not gpu.held_by] == free
+    if not setting:
+        assert "--tolerations" in found["of-team"].held_words
+
+
 def smallest_role(_command, path, _body):
     """Answer as an API server does to who has the role `submarine` alone."""
     is_ours = "/namespaces/" in path

@@ -103,7 +103,7 @@ def test_the_next_attempt_finds_the_folder_of_the_job(local):
 def test_a_model_is_saved_of_the_jobs_own_checkpoints(local, tmp_path):
     job_id = stopped_in_its_step(local, 0)
     job = Job(local.cluster, job_id)
-    assert can_save(local.paths(job_id), job.status())
+    until(lambda: can_save(local.paths(job_id), job.status()))
     saved = job.save(tmp_path / "model")
     assert (saved.by, saved.source) == ("checkpoint", "step-000000000003")
     (local.folder / "go on").touch()

@@ -139,6 +139,16 @@ def test_a_loop_tells_how_long_it_needs_to_end(task, tmp_path, code):
     assert told(task)["needs"] > 1.3  # a step half as long again, and a second
 
 
+@pytest.mark.parametrize("own", [None, []])
+def test_what_each_rank_keeps_of_its_own_is_a_checkpoint_but_none_for_more_ranks(
+    task, tmp_path, own
+):
+    code = f"from submarine_runtime import job\nlist(job.steps(2, {{}}, own={own!r}, every=0))"
+    task.run(code, env={"SUBMARINE_CHECKPOINT_PATH": str(tmp_path / "kept")})
+    assert told(task)["checkpoint"] is True
+    assert told(task).get("kept", False) is (own is None)
+
+
 def test_a_loop_that_keeps_nothing_needs_nothing(task):
     task.run("from submarine_runtime import job, progress\nprogress(0.5)\nlist(job.steps(2, {}))")
     assert "needs" not in told(task)

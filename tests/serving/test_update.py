@@ -204,7 +204,8 @@ HOLDS = "import time\ntime.sleep(600)"
 def test_options_without_a_model_are_another_version_of_the_same(asked_for):
     (former, model), takes = asked_for.what(1), asked_for.takes
     now = update("digits", None, {"replicas": 3, "cpus": 1, "server": "mlflow"})
-    assert (now.wanted, now.replicas, now.server, now.takes) == (2, 3, "mlflow", takes)
+    assert (now.wanted, now.replicas, now.takes) == (2, 3, takes)
+    assert now.servers == {"1": "", "2": "mlflow"}
     assert now.models["2"] == now.models["1"]
     spec, bundle = now.what(2)
     (role,) = spec.roles
@@ -213,7 +214,9 @@ def test_options_without_a_model_are_another_version_of_the_same(asked_for):
     (packed,) = (load.path for load in bundle.manifest.loads)
     assert bundle.files[packed] == model.files[packed]
     assert '"mlflow"' in bundle.script
-    assert update("digits", None, {"env": {"B": "2"}}).what(3)[0].env == {"B": "2"}
+    now = update("digits", None, {"env": {"B": "2"}})
+    assert now.what(3)[0].env == {"B": "2"}
+    assert now.servers["3"] == "mlflow", "as it was"
     with pytest.raises(CommandError, match="no server 'none'"):
         update("digits", None, {"server": "none", "replicas": 5})
     last = update("digits", None, {"replicas": 1, "memory": None})
@@ -225,10 +228,10 @@ def test_options_without_a_model_are_another_version_of_the_same(asked_for):
 def test_options_alone_are_for_the_model_that_is_served_not_for_one_that_failed(
     asked_for, constant
 ):
-    failed = update("digits", str(constant(2)), {"memory": 256})
+    failed = update("digits", str(constant(2)), {"memory": 256, "server": "mlflow"})
     failed.tell(FrontState(serves=1, failed=2))
     now = update("digits", None, {"cpus": 1})
-    assert (now.wanted, now.models["3"]) == (3, now.models["1"])
+    assert (now.wanted, now.models["3"], now.servers["3"]) == (3, now.models["1"], "")
     (role,) = now.what(3)[0].roles
     assert (role.resources.vcores, role.resources.memory) == (1, 512)
 

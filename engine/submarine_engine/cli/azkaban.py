@@ -24,7 +24,7 @@ from submarine_engine.history import default_home
 from submarine_engine.secret_values import secret_value
 
 if TYPE_CHECKING:
-    from submarine_engine.flows.azkaban_client import Azkaban, Execution, Step
+    from submarine_engine.flows.azkaban_client import Azkaban, Execution, Login, Step
 
 _URL, _USER = "AZKABAN_URL", "AZKABAN_USER"
 _PASSWORD, _PASSWORD_FILE = "AZKABAN_PASSWORD", "AZKABAN_PASSWORD_FILE"
@@ -39,12 +39,9 @@ def login(command: Command, output: Output) -> int:
         May have ``url`` and ``user``; what it lacks is that of the environment, else of the last
         login.
     output
-        Where it is said who is logged in, and that http is not encrypted.
+        Where it is said who is logged in.
     """
-    client = _client(command.values.get("url"), command.values.get("user"), fresh=True)
-    parts = urlsplit(client.login.url)
-    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-        output.warning("http:// is not encrypted: whoever listens on the way can read the password")
+    client = _client(output, command.values.get("url"), command.values.get("user"), fresh=True)
     found = client.log_in()
     if output.json:
         output.data({"url": found.url, "user": found.user})
@@ -87,7 +84,7 @@ def upload(command: Command, output: Output) -> int:
             where="--param",
             fix="build it with --schedule, or give the values to `azkaban run`",
         )
-    client = _client()
+    client = _client(output)
     version = client.upload(
         project,
         data,
@@ -127,7 +124,7 @@ def run(command: Command, output: Output) -> int:
     output
         Where the execution is shown; with ``detach`` its number alone.
     """
-    client = _client()
+    client = _client(output)
     project = command.values["project"]
     flow = azkaban.read(client.download(project), where=f"project {project}")
     given = _parameters(flow, command.values.get("param", ()))
@@ -150,12 +147,12 @@ def run(command: Command, output: Output) -> int:
 
 def attach(command: Command, output: Output) -> int:
     """Follow on `output` the execution whose number `command` has, from its first line."""
-    return _follow(_client(), _number(command), output)
+    return _follow(_client(output), _number(command), output)
 
 
 def status(command: Command, output: Output) -> int:
     """Show on `output` the execution whose number `command` has, with its nodes."""
-    found = _client().execution(_number(command))
+    found = _client(output).execution(_number(command))
     if output.json:
         output.data(_execution_json(found))
         return OK
@@ -179,7 +176,7 @@ def cancel(command: Command, output: Output) -> int:
         Where it is said whether it was asked, or was over already.
     """
     number = _number(command)
-    asked = _client().cancel(number)
+    asked = _client(output).cancel(number)
     if output.json:
         output.data({"execution": number, "asked": asked})
     else:
@@ -197,7 +194,7 @@ def unschedule(command: Command, output: Output) -> int:
     output
         Where it is said whether it was on the schedule.
     """
-    client = _client()
+    client = _client(output)
     project = command.values["project"]
     found = [flow for flow in client.flows(project) or () if client.unschedule(project, flow)]
     if output.json:
@@ -229,7 +226,7 @@ def open_(command: Command, output: Output) -> int:
     elif path.exists():
         flow = azkaban.read(_read(path), where=str(path))
     else:
-        flow = azkaban.read(_client().download(named), where=f"project {named}")
+        flow = azkaban.read(_client(output).download(named), where=f"project {named}")
     target = write_notebook(flow, Path(command.values.get("output", file_of(flow))))
     if output.json:
         output.data({"flow": flow.name, "notebook": str(target), "cells": len(flow.cells)})
@@ -280,7 +277,9 @@ def _seconds(step: Step) -> str:
     return f"{step.ended - step.started:.1f}"
 
 
-def _client(url: str | None = None, user: str | None = None, *, fresh: bool = False) -> Azkaban:
+def _client(
+    output: Output, url: str | None = None, user: str | None = None, *, fresh: bool = False
+) -> Azkaban:
     try:
         from submarine_engine.flows.azkaban_client import (  # noqa: PLC0415 - help needs no requests
             Azkaban,
@@ -309,20 +308,27 @@ def _client(url: str | None = None, user: str | None = None, *, fresh: bool = Fa
         )
     return Azkaban(
         found,
-        lambda: _ask_password(found.url, found.user),
+        lambda: _ask_password(found, output),
         renewed=file.write,
         folder=default_home() / "azkaban" / "asked",
     )
 
 
-def _ask_password(url: str, user: str) -> str | None:
-    """Return the password: of the environment or keyring, of a file, or of who sits here."""
+def _ask_password(login: Login, output: Output) -> str | None:
+    """Return the password: of the environment or keyring, of a file, or of who sits here.
+
+    Any verb may send it, once a session is over: so each says first that http is not encrypted.
+    """
+    parts = urlsplit(login.url)
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        output.warning("http:// is not encrypted: whoever listens on the way can read the password")
     if found := secret_value(_PASSWORD):
         return found
     if named := os.environ.get(_PASSWORD_FILE):
         return _password_of(Path(named))
     if sys.stdin is not None and sys.stdin.isatty():
-        return getpass(f"Password of {visible(user, line=True)} at {visible(url, line=True)}: ")
+        user, url = visible(login.user, line=True), visible(login.url, line=True)
+        return getpass(f"Password of {user} at {url}: ")
     return None
 
 

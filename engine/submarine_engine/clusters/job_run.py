@@ -225,6 +225,7 @@ class JobRun:
         if paths.answer.exists():
             self._answer = paths.answer.read_bytes()
         self._answered = False
+        self._is_checkpoint_noted = False
         self._room, self._room_at = 0, 0.0
         self._relayed: dict[str, bytes] = {}
         self._brings_more = False
@@ -383,6 +384,7 @@ class JobRun:
         if not all(container.id for container in self._containers) and not ending:
             self._tell_waiting()
         self._poll_tasks()
+        self._note_checkpoint()
         self._renew_access()
         if not ending:
             self._collect_hellos()
@@ -408,6 +410,15 @@ class JobRun:
             kept=any(container.progress.kept for container in self._containers),
             idle=self._idle.reason if self._idle and not self._course.growing else "",
         )
+
+    def _note_checkpoint(self) -> None:
+        """Have a file say that there is a checkpoint: who shows the job offers to save it then."""
+        if not self._is_checkpoint_noted and any(
+            container.progress.checkpoint for container in self._containers
+        ):
+            with suppress(OSError):  # the disk is full: once there is room again
+                self._paths.checkpoint_kept.touch(mode=0o600)
+                self._is_checkpoint_noted = True
 
     @property
     def _started(self) -> Moment | None:

@@ -694,7 +694,7 @@ def can_save(paths: JobPaths, status: JobStatus) -> bool:
     record = read_json(paths.record) or {}
     if record.get("spec", {}).get("checkpoint_path"):
         return True
-    return paths.checkpoints.is_dir()  # where it has run on this machine
+    return paths.checkpoint_kept.exists()
 
 
 class SaveRequest(NamedTuple):

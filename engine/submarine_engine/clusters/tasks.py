@@ -63,8 +63,10 @@ class Progress:
         self._epochs: dict[Path, tuple[int, int] | None] = {}
         self._explicit = False
         self._heard = b""
-        self.kept = False
+        self.checkpoint = False
         """Whether the task says that it has kept a checkpoint."""
+        self.kept = False
+        """Whether it says so of one that any number of tasks can go on from."""
         self.unused: str | None = None
         """What the task says of its end because nobody uses it; None where it never has."""
 
@@ -106,6 +108,7 @@ class Progress:
             return None
         try:
             data = json.loads(heard or read_foreign(self._task.progress, _MOST))
+            self.checkpoint = self.checkpoint or data.get("checkpoint") is True
             self.kept = self.kept or data.get("kept") is True
             needs = float(data.get("needs") or 0)
             self.needs = needs if 0 <= needs < math.inf else 0.0

@@ -209,8 +209,8 @@ def start(
             visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
             replicas=replicas,
             models={"1": said or str(model)},
+            servers={"1": options.get("server") or ""},
             takes=like,
-            server=options.get("server") or "",
         )
         record.put(1, spec, bundle)
         record.write()
@@ -319,7 +319,7 @@ def update(
         return record.change(**replicas)
     last = _last_that_loads(record)
     former, bundle = record.what(last)
-    asked = {"server": record.server, **_options_of(former), **others}
+    asked = {"server": record.servers.get(str(last), ""), **_options_of(former), **others}
     if model is None:
         model, said = _model_of(bundle), record.models[str(last)]
     _, spec, bundle, like = _prepared(model, record.name, record.cluster, asked)
@@ -329,10 +329,10 @@ def update(
         told = said or str(model)
         record = record.change(
             **replicas,
-            server=asked["server"],
             wanted=version,
             takes=like,
             models=lambda there: {**there.models, str(version): told},
+            servers=lambda there: {**there.servers, str(version): asked["server"]},
         )
     for old in set(range(1, version - _KEPT)) - {record.told().serves}:
         record.forget(old)

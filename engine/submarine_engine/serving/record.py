@@ -127,10 +127,10 @@ class ServingRecord(KeptRecord):
         The version of the model that is to be served.
     replicas
         How many replicas of it.
-    server
-        What was asked to serve; empty for what is installed.
     models
         Where each version came from, in words, by its number.
+    servers
+        What was asked to serve each version, by its number; empty for what is installed.
     takes
         What a request to the newest may look like, as `submarine_engine.serving.model.takes` tells.
     jobs
@@ -150,8 +150,8 @@ class ServingRecord(KeptRecord):
     visible: str | None = None
     wanted: int = 1
     replicas: int = 1
-    server: str = ""
     models: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, str] = field(default_factory=dict)
     takes: Mapping[str, Any] = field(default_factory=dict)
     jobs: tuple[str, ...] = ()
 

@@ -49,6 +49,14 @@ with fs.open(path + "/step-1/weights", "wb") as file:
 print("training", flush=True)
 while not os.path.exists({gate!r}): time.sleep(0.02)
 """
+STEPS = """
+import os, time
+from submarine_runtime import job
+
+for step in job.steps(10**6, {{}}, every=0):
+    if os.path.exists({gate!r}): break
+    time.sleep(0.2)
+"""
 
 
 class Ground:
@@ -201,6 +209,15 @@ def test_without_a_path_the_jobs_own_checkpoints_in_hdfs_are_copied(tmp_path, mo
     over = asked._replace(status=lambda: JobStatus(state=JobState.FAILED))
     with pytest.raises(SaveError, match="over"):
         save("over", over)
+
+
+@pytest.mark.long
+def test_the_jobs_own_checkpoints_are_offered_once_there_is_one(ground):
+    job = ground.train(STEPS)
+    until(lambda: can_save(JobPaths(ground.home, job.id), job.status()), PATIENCE)
+    saved = job.save(ground.folder / "model")
+    assert saved.by == "checkpoint"
+    assert (ground.folder / "model" / saved.source / "state.pickle").exists()
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
     image_of,
     manifests,
     node_labels,
+    tolerations_of,
 )
 from submarine_engine.clusters.kubernetes.noted import pods_of, python_of
 from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
@@ -214,17 +215,18 @@ class KubernetesBackend(Backend):
                 where=f"namespace {self.api.namespace}",
                 fix="ask for the ClusterRole that docs/kubernetes.md shows; jobs run without it",
             )
-        name = load_config().value("kubernetes_gpu_resource")
-        found, labels = [], node_labels()
+        name = gpu_resource()
+        found, labels, tolerations = [], node_labels(), tolerations_of()
         for node in (one for one in nodes if one.has(labels)):
             holders = [
                 pod for pod in pods if pod["spec"].get("nodeName") == node.name
                 for _ in range(int(needs(pod["spec"])[name]))
             ]  # fmt: skip
             total = int(node.room.get(name, 0))
+            barred = _barred(node, tolerations)
             for index in range(total):
                 pod = holders[index] if index < len(holders) else None
-                found.append(_gpu(node, index, pod, held))
+                found.append(_gpu(node, index, pod, held, barred))
         return found
 
     def gpu_shares(self) -> list[GpuShare]:
@@ -299,13 +301,23 @@ class KubernetesBackend(Backend):
                 self.api.delete(told["metadata"]["name"], grace=1)
 
 
-def _gpu(node: Node, index: int, pod: Mapping[str, Any] | None, held: Mapping[str, str]) -> Gpu:
-    words = None
+def _barred(node: Node, tolerations: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return why a node's free GPUs are none for a job of the settings; None where they are."""
+    if not node.usable:
+        return "nobody: the node takes no pods"
+    if not node.takes({}, tolerations):
+        return "nobody: the node has taints that --tolerations has to name"
+    return None
+
+
+def _gpu(
+    node: Node, index: int, pod: Mapping[str, Any] | None, held: Mapping[str, str],
+    barred: str | None,
+) -> Gpu:  # fmt: skip
+    words = barred
     if pod is not None:
         meta = pod["metadata"]
         words = f"pod {meta['name']} of {meta['namespace']}"
-    elif not node.usable:
-        words = "nobody: the node takes no pods"
     return Gpu(
         id=f"{node.name}:{index}",
         name=node.gpu_name,

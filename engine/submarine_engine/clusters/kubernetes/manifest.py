@@ -79,22 +79,23 @@ def pod_name(job_id: str, attempt: int, turn: int, task: str) -> str:
     return f"submarine-{job_id}-{attempt}-{turn}-{task}".lower()
 
 
-def chosen(spec: JobSpec, name: str) -> str | None:
+def chosen(spec: JobSpec | None, name: str) -> str | None:
     """Return the value of an option of `options.NAMED`, the setting's where the job has none.
 
     Parameters
     ----------
     spec
-        The job.
+        The job; None for what the setting has for all jobs.
     name
         The option's.
     """
-    value = spec.options.get(name) or load_config().value(f"kubernetes_{name}")
+    asked = spec.options.get(name) if spec is not None else None
+    value = asked or load_config().value(f"kubernetes_{name}")
     return str(value) if value else None
 
 
-def gpu_resource(spec: JobSpec) -> str:
-    """Return what the cluster calls the GPUs that the job `spec` asks for."""
+def gpu_resource(spec: JobSpec | None = None) -> str:
+    """Return what the cluster calls the GPUs that the job `spec`, else any, asks for."""
     return chosen(spec, "gpu_resource") or "nvidia.com/gpu"
 
 
@@ -125,9 +126,7 @@ def node_labels(spec: JobSpec | None = None) -> dict[str, str]:
     CommandError
         They are none.
     """
-    asked = spec.options.get("node_selector") if spec is not None else None
-    text = asked or load_config().value("kubernetes_node_selector")
-    return read_pairs(str(text or ""), "node_selector")
+    return read_pairs(chosen(spec, "node_selector"), "node_selector")
 
 
 def read_pairs(text: str | None, option: str) -> dict[str, str]:
@@ -183,7 +182,7 @@ def read_tolerations(text: str | None) -> list[dict[str, str]]:
     return found
 
 
-def tolerations_of(spec: JobSpec) -> list[dict[str, str]]:
+def tolerations_of(spec: JobSpec | None = None) -> list[dict[str, str]]:
     """Return the taints that a job's pods are likely to meet, before there are any to tell.
 
     Clouds have pods tolerate the taint of the GPUs that they ask for (ExtendedResourceToleration).
@@ -191,10 +190,11 @@ def tolerations_of(spec: JobSpec) -> list[dict[str, str]]:
     Parameters
     ----------
     spec
-        The job.
+        The job; None for one with GPUs, as the settings have it.
     """
     own = {"key": gpu_resource(spec), "operator": "Exists", "effect": "NoSchedule"}
-    return [*read_tolerations(chosen(spec, "tolerations")), *([own] if spec.gpus else [])]
+    asks = spec is None or spec.gpus
+    return [*read_tolerations(chosen(spec, "tolerations")), *([own] if asks else [])]
 
 
 def read_volumes(text: str | None) -> dict[str, str]:
