@@ -132,8 +132,10 @@ class Note:
         end = time.monotonic() + LIMIT
         while True:
             found = self.paragraph(number)
-            if condition(found) if condition else found["status"] in OVER:
+            if condition and condition(found):
                 return found
+            if not condition and found["status"] in OVER:
+                return self.paragraph(number)  # its status is read last: the rest may be older
             assert time.monotonic() < end, f"not so after {LIMIT} s: {found}"
             time.sleep(0.05)
 

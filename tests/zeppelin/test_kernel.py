@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from submarine_engine.errors import ClusterError
 from submarine_zeppelin import sessions as kernels
 
 from tests.jobs import until
@@ -34,6 +37,74 @@ def test_a_kernel_that_is_idle_and_does_not_reply_is_not_waited_for(kernel, monk
     monkeypatch.setattr(kernels, "_REPLY", 0.5)
     assert kernel.run(UNANSWERED, {}, lambda *_: None)["status"] == "aborted"
     assert kernel.lives
+
+
+# A display that the reply overtakes, after code that has shown nothing for long.
+LATE = """
+import os, time
+session = get_ipython().kernel.session
+send, held = session.send, []
+def late(stream, message, *args, **options):
+    kind = message if isinstance(message, str) else message["msg_type"]
+    if kind == "display_data":
+        held.append((stream, message, args, options))
+        return None
+    sent = send(stream, message, *args, **options)
+    if kind == "execute_reply":
+        open({replied!r}, "w").close()
+        while not os.path.exists({seen!r}): time.sleep(0.01)
+        for stream, message, args, options in held:
+            send(stream, message, *args, **options)
+    return sent
+session.send = late
+while not os.path.exists({silent!r}): time.sleep(0.01)
+display({{"text/plain": "the end"}}, raw=True)
+"""
+
+
+def test_what_a_reply_overtakes_is_not_lost(kernel, monkeypatch, tmp_path):
+    silent, replied, seen = (tmp_path / name for name in ("silent", "replied", "seen"))
+    shown, skipped, looks = [], [0.0], [0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + skipped[0])
+    monkeypatch.setattr(kernels, "time", clock)
+
+    def take(kind, content):
+        if kind == "display_data":
+            shown.append(content["data"]["text/plain"])
+        elif not kind and not silent.exists():
+            skipped[0] = 10 * kernels._REPLY
+            silent.touch()
+        elif not kind and replied.exists():
+            looks[0] += 1
+            if looks[0] == 3:
+                seen.touch()
+
+    code = LATE.format(silent=str(silent), replied=str(replied), seen=str(seen))
+    assert kernel.run(code, {}, take)["status"] == "ok"
+    assert shown == ["the end"]
+
+
+def test_whoever_starts_a_kernel_has_its_magics(monkeypatch):
+    kernel = kernels.Kernel()
+    load, held = kernel._load, []
+
+    def loading():
+        held.append(kernel._starting.locked())  # others wait: they would run without the magics
+        load()
+
+    monkeypatch.setattr(kernel, "_load", loading)
+    kernel.start()
+    kernel.close()
+    assert held == [True]
+
+
+def test_a_kernel_without_its_magics_is_none(monkeypatch):
+    monkeypatch.setattr(kernels, "EXTENSION", "no_such_extension")
+    kernel = kernels.Kernel()
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="cannot load no_such_extension"):
+            kernel.start()
+        assert not kernel.lives
 
 
 # Far more than a reader may be behind, and none of it is read before all of it is there.

@@ -102,7 +102,12 @@ class Kernel:
                 self.close()
                 raise ClusterError(f"the kernel does not start: {error}") from error
             self._client = client
-        self._load()
+            # Before the lock is let go of: a paragraph that waits for it needs the magics.
+            try:
+                self._load()
+            except SubmarineError:
+                self.close()  # the next one begins anew, and is told the same
+                raise
 
     def _load(self) -> None:
         failed: list[str] = []
@@ -162,9 +167,10 @@ class Kernel:
                 if not self.lives:
                     raise self._died(client) from None
                 take("", {})
-                replied = replied or self._replied(client, sent, 0)
-                if replied and time.monotonic() > quiet_since + _REPLY:
-                    return replied  # it came first, and what should have come with it does not
+                if replied is None:  # the reply may overtake the last of what the code showed
+                    replied, quiet_since = self._replied(client, sent, 0), time.monotonic()
+                elif time.monotonic() > quiet_since + _REPLY:
+                    return replied  # what should have come with it does not
                 continue
             if self._client is not client:
                 raise self._died(client)
