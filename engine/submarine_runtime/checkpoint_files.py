@@ -488,6 +488,9 @@ class Folder:
         return f"{found.f_bavail * found.f_frsize / 2**20:,.0f} MiB"
 
 
+_LOCK_TRIES, _LOCK_REST = 100, 0.01  # how often, and the seconds between two of them
+
+
 class NewFile:
     """A new file that counts and sums what is written, and is on the disk when it is closed.
 
@@ -506,12 +509,27 @@ class NewFile:
         self._crc32 = standard("zlib", "").crc32
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._file = open(descriptor, "wb")  # noqa: PTH123, SIM115 - closed below
+        self._lock()  # at once: what nobody holds looks cut
 
-    def __enter__(self) -> NewFile:
+    def _lock(self) -> None:
         fcntl = standard("fcntl", "")
         self._held = os.dup(self._file.fileno())
-        with suppress(OSError):  # a file system without locks
+        tries = 0
+        while tries < _LOCK_TRIES and not self._locks(fcntl):
+            time.sleep(_LOCK_REST)
+            tries += 1
+
+    def _locks(self, fcntl: Any) -> bool:  # noqa: ANN401 - the module
+        """Return False where somebody has the lock: who looks whether it is cut, for a moment."""
+        try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True
+
+    def __enter__(self) -> NewFile:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -101,8 +101,8 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
             if there is not None:
                 there.step()
         if time.monotonic() >= sampled_at:
-            sampled_at = float("inf")
-            _sample(log.rpartition("/")[0], relay.task)
+            begun = _sample(log.rpartition("/")[0], relay.task)
+            sampled_at = float("inf") if begun else time.monotonic() + EVERY
         again = time.monotonic() + EVERY
         while time.monotonic() < again and _lives(relay.task):
             relay.step()
@@ -111,14 +111,17 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
         there.finish(_PATIENCE)
 
 
-def _sample(folder: str, task: int) -> None:
-    """Have what the task uses written beside its logs."""
+def _sample(folder: str, task: int) -> bool:
+    """Have what the task uses written beside its logs; return whether its GPUs are known yet."""
     from submarine_runtime import sampling  # noqa: PLC0415 - the first line waits for no import
 
+    if not os.path.exists(f"{folder}/{STARTED}"):  # noqa: PTH110 - pathlib is slow
+        return False  # its node has not answered yet
     with suppress(OSError, ValueError, KeyError, TypeError):  # else the job goes on without
         with open(f"{folder}/{STARTED}") as file:  # noqa: PTH123 - pathlib is slow
             gpus = loads(file.read())["gpus"]
         sampling.start([(folder, task, None if gpus is None else ",".join(gpus))])
+    return True
 
 
 def pack(folder: str, log: str) -> None:

@@ -71,10 +71,11 @@ def main(words: list[str]) -> int:
     _write("node", named or os.uname().nodename)
     _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
     # `scancel` by hand asks all processes of the job to end: this one stays, to tell of it.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    early: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: early.append(number))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     before = _oom_kills()
-    code = _run(launch)
+    code = _run(launch, early)
     _end_rest()
     _pack(launch)
     code = code if code >= 0 else 128 - code
@@ -82,7 +83,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _run(launch: dict[str, Any]) -> int:
+def _run(launch: dict[str, Any], early: list[int]) -> int:
     environment = _environment(launch)
     gpus = [gpu for gpu in environment["CUDA_VISIBLE_DEVICES"].split(",") if gpu]
     _write("started.json", json.dumps({"at": [time.time(), time.monotonic()], "gpus": gpus}))
@@ -99,6 +100,8 @@ def _run(launch: dict[str, Any]) -> int:
         )
     if launch.get("passes_on"):  # in a pod nobody else hears of its end
         signal.signal(signal.SIGTERM, lambda *_: _ask_to_end(task.pid))
+        if early:  # it came while the task was being started
+            _ask_to_end(task.pid)
     heard, let_in = 0, b""
     while task.poll() is None:
         signal.sigtimedwait({signal.SIGCHLD}, _LOOKS_EVERY)

@@ -254,8 +254,7 @@ class Shipper:
 
     def _hold(self, task: int) -> None:
         """Open all files once the last one is there, or the task is gone; let its shell go then."""
-        last = f"{self._folder}/{_LAST[-1]}"
-        while _lives(task) and not os.path.exists(last):  # noqa: PTH110 - pathlib is slow
+        while _lives(task) and not self._has_ended():
             time.sleep(_LOOK)
         held = {}
         with suppress(OSError):
@@ -266,6 +265,12 @@ class Shipper:
         self._over.set()
         with suppress(OSError):
             os.unlink(f"{self._folder}/{MARK}")  # noqa: PTH108 - pathlib is slow
+
+    def _has_ended(self) -> bool:
+        """Return whether the last file is written: its shell makes it first, and empty."""
+        with suppress(OSError):
+            return os.stat(f"{self._folder}/{_LAST[-1]}").st_size > 0  # noqa: PTH116 - pathlib is slow
+        return False
 
     def _path(self, name: str) -> str:
         """Return by which path a file is opened, also where its name is gone by now."""

@@ -152,14 +152,28 @@ class _Waiter:
         self._path, self._number = path, number
         self._main = get_ident()
         self._ident = self._native = 0
-        self._ends = False
+        self._is_asked = False
+        # Holds one while the thread is asked to end. Who takes it out, at once as `list.pop` does,
+        # decides: the thread ends, or stays. A lock could be held as the code forks.
+        self._end: list[None] = []
 
     def start(self) -> None:
         """Wait from now on, unless it does."""
+        if self._native and self._is_asked:  # it took longer than the fork waited for
+            self._is_asked = False
+            if self._takes_end():
+                return
+            self._native = 0
         if not self._native:
-            self._ends, self._native = False, -1
+            self._native = -1
             with suppress(RuntimeError):  # no more threads: nobody answers
                 start_without_signals(self._wait, ())
+
+    def _takes_end(self) -> bool:
+        with suppress(IndexError):
+            self._end.pop()
+            return True
+        return False
 
     def end(self) -> None:
         """Have no thread where this is the only one beside the caller's."""
@@ -171,11 +185,12 @@ class _Waiter:
                 others = os.listdir("/proc/self/task")  # noqa: PTH208 - names only
                 if len(others) > 2:  # noqa: PLR2004 - a thread of the code's: the fork warns of it
                     return
-                if self._native > 0 and not self._ends:
-                    self._ends = True
+                if self._native > 0 and not self._is_asked:
+                    self._is_asked = True
+                    self._end.append(None)
                     _signal.pthread_kill(self._ident, self._number)
-                elif self._ends and str(self._native) not in others:
-                    self._native = 0
+                elif self._is_asked and str(self._native) not in others:
+                    self._native, self._is_asked = 0, False
                 time.sleep(_LOOK)
 
     def _wait(self) -> None:
@@ -184,7 +199,7 @@ class _Waiter:
         self._ident, self._native = get_ident(), get_native_id()
         while True:
             _signal.sigwait([self._number])
-            if self._ends:
+            if self._takes_end():
                 return
             with suppress(BaseException):  # no room, say; the next one may be answered
                 self._answer()

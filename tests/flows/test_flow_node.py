@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from submarine_engine.flows.folder import make_folder
+from submarine_engine.flows.leases import take
 from submarine_engine.flows.model import FlowPaths
 from submarine_engine.flows.records import NodeState, read_record
+from submarine_engine.flows.runner import cancel_run, reset_failed
 from submarine_engine.records import list_jobs, record_of
 
 from tests.flows.conftest import TRAIN
@@ -89,6 +92,27 @@ def test_a_failure_is_tried_again_and_one_of_that_try_is_returned(flow_of, run, 
     flag.touch()
     assert run("a", "--attempt", "2")[0] == 0
     assert record("a").attempt == 2
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_try_whose_process_starts_as_its_run_is_cancelled_does_not_run(
+    flow_of, run, record, tmp_path, failed
+):
+    flow_of(JOB + f"a\nassert {not failed}")
+    folder = tmp_path / "train.flow"
+    if failed:
+        assert run("a", "--attempt", "1")[0] == 1
+    make_folder(FlowPaths(folder).run("r"))
+    lock = take(FlowPaths(folder).run("r") / "runner.lock")  # as who runs it has it
+    cancel_run(folder, "r")
+    lock.drop()
+    jobs = len(list_jobs())
+    assert run("a", "--attempt", str(1 + failed))[0] == 1
+    assert record("a").state is NodeState.CANCELLED
+    assert len(list_jobs()) == jobs
+    assert reset_failed(folder, "r") == ["a"]
+    run("a", "--attempt", str(1 + failed))
+    assert len(list_jobs()) == jobs + 1
 
 
 def test_a_value_that_does_not_pickle_is_named_with_its_edge(flow_of, run, record):

@@ -8,7 +8,9 @@ import pytest
 from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec
 from submarine_engine.pool.call_logs import CallLogs
+from submarine_engine.pool.calls import End
 from submarine_engine.pool.folder import VERSION, PoolFolder
+from submarine_engine.pool.results import printed
 from submarine_runtime.call_frames import frame
 
 POOL, WORKER = "20260101-000000-aaaaa", "20260101-000001-bbbbb"
@@ -62,6 +64,25 @@ def test_each_call_has_what_it_wrote(pool):
     with files.log("stdout").open("a") as file:
         file.write("five\n")
     assert texts(logs, "trial 0")[-1] == ("three\nfour\nfive\n", 0)
+
+
+def test_a_call_of_a_fork_may_tell_that_it_began_before_the_former_ones_end_is_told(pool):
+    folder, files = pool
+    sizes = {"began": [(0, 0), (4, 4), (8, 4)], "ended": [(4, 4), (8, 4), (19, 4)]}
+    order = [("began", 0), ("began", 1), ("ended", 0), ("began", 2), ("ended", 1), ("ended", 2)]
+    (files.root / "returns").write_bytes(
+        b"".join(
+            frame({"kind": kind, "index": index, "try": 1, "stdout": at[0], "stderr": at[1]})
+            for kind, index in order
+            for at in [sizes[kind][index]]
+        )
+    )
+    assert texts(CallLogs(folder), "trial 0") == [("one\nbad\n", 0), ("three\nfour\n", 0)]
+    assert texts(CallLogs(folder), "trial 1") == [("two\n", 0)]
+    ends = [End(outcome="value", worker=WORKER)] * 3
+    assert [printed(folder, index, end) for index, end in enumerate(ends)] == [
+        "one\nbad\n", "two\n", "three\nfour\n",
+    ]  # fmt: skip
 
 
 def test_of_a_long_one_the_end_in_whole_lines(pool):

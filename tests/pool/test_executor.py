@@ -1,6 +1,9 @@
 """`Executor` behaves as those of `concurrent.futures`, by real jobs."""
 
+import threading
+
 import pytest
+from submarine_engine import Executor
 
 from tests.pool.programs import Program
 
@@ -158,3 +161,34 @@ def test_bad_input_is_refused_before_anything_is_asked(program):
         "3 is no function",
         "an open file",
     )
+
+
+def test_a_call_of_the_last_moment_is_followed_to_its_end():
+    """It comes while those before it are looked at, and then no other does."""
+    executor = object.__new__(Executor)
+    executor._lock, executor._more = threading.Lock(), threading.Event()
+    executor._shut, executor._calls = False, {}
+
+    class Calls:
+        polled = 0
+
+        def __init__(self, ends):
+            self.ends = ends
+
+        def poll(self):
+            self.polled += 1
+            return False
+
+        @property
+        def open(self):
+            self.ends(self)
+            return False
+
+    def last_moment(_):
+        executor._calls.setdefault("last", Calls(lambda _: None))
+        executor._shut = True
+        executor._more.set()
+
+    executor._calls["first"] = Calls(last_moment)
+    executor._follow()
+    assert executor._calls["last"].polled

@@ -564,6 +564,18 @@ def test_a_checkpoint_with_a_pipe_in_it_is_passed_over(attempts):
     assert not storage.is_cut(aside.name)  # somebody may have made it just now
 
 
+def test_a_checkpoint_that_has_just_begun_is_not_cut(tmp_path):
+    aside = tmp_path / checkpoint_files.aside_of(50)
+    aside.mkdir()
+    storage = checkpoint_files.Folder(str(tmp_path))
+    file = storage.new(f"{aside.name}/{checkpoint_files.STATE}")
+    assert not storage.is_cut(aside.name)
+    with file:
+        file.write(b"state")
+    del file
+    assert storage.is_cut(aside.name)
+
+
 def test_files_of_a_file_system_that_knows_a_user_by_another_name_are_its_own(
     attempts, monkeypatch
 ):

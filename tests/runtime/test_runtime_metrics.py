@@ -148,10 +148,12 @@ def _children_of(pid):
 
 
 def test_the_process_beside_a_containers_task_has_it_written_too(tmp_path):
+    assert not eventpack._sample(str(tmp_path), os.getppid())  # its node has not answered yet
     (tmp_path / "started.json").write_text('{"at": [1, 1], "gpus": null}')
     beside = os.fork()
     if not beside:
-        eventpack._sample(str(tmp_path), os.getppid())
+        if not eventpack._sample(str(tmp_path), os.getppid()):
+            os._exit(1)
         signal.pause()
     try:
         until(lambda: len(rows_of(tmp_path / "metrics")) > 1)
@@ -218,6 +220,10 @@ def test_a_file_that_changes_all_the_time_is_seldom_brought_to_hdfs_but_at_the_e
     (tmp_path / "exit").write_bytes(b"0")
     shipper.step()
     assert brought[1:] == [("metrics", b"4"), ("exit", b"0")]
+    (tmp_path / "exit").write_bytes(b"")  # its shell makes it first
+    assert not shipper._has_ended()
+    (tmp_path / "exit").write_bytes(b"0\n")
+    assert shipper._has_ended()
 
 
 # GPUs.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _signal
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,25 @@ def test_a_fork_of_the_code_sees_no_thread_and_both_sides_go_on(tmp_path, begin)
     )
     assert process.stdout.readline() == b"forked\n"
     until(lambda: "in <module>" in told(tmp_path))
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_fork_that_did_not_wait_for_the_thread_leaves_one(tmp_path, monkeypatch, heard):
+    """One that was asked to end before the fork, and did or did not hear of it until after."""
+    started = []
+    monkeypatch.setattr(stacks, "start_without_signals", lambda *_: started.append(True))
+    monkeypatch.setattr(_signal, "pthread_kill", lambda *_: None)
+    monkeypatch.setattr(stacks, "_ENDS_WITHIN", 0.01)
+    waiter = stacks._Waiter(str(tmp_path / STACKS), 0)
+    waiter.start()
+    waiter._native = threading.get_native_id()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", lambda _: ["1", str(waiter._native)])
+        waiter.end()
+    assert not heard or waiter._takes_end()  # as the thread does, which ends then
+    waiter.start()
+    assert len(started) == 1 + heard
+    assert not waiter._takes_end()
 
 
 def test_programs_and_forks_of_the_code_get_no_signal(tmp_path, begin):

@@ -157,6 +157,18 @@ def test_what_one_that_was_killed_has_left_goes(how, tmp_path):
     assert events.is_dir()
 
 
+def test_the_record_of_one_that_is_over_is_not_that_of_whoever_begins_it_anew(tmp_path):
+    wanted = select(make_private(tmp_path / "home"), folders=[str(tmp_path)])
+    files = Files(tmp_path / "home", wanted.id)
+    make_private(files.root)
+    with subprocess.Popen(["true"]) as over:
+        over.wait()
+    files.write(Board(wanted, over.pid, 1, 6006, "key"))
+    lock = locks.take(files.lock)
+    assert files.live() is None
+    locks.drop(lock)
+
+
 def test_it_needs_no_certain_port(here):
     board = wait_for_board(here.home, select(here.home))
     os.kill(board.pid, signal.SIGKILL)

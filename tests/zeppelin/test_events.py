@@ -78,3 +78,14 @@ def test_what_could_not_be_sent_does_not_come_after_the_result(zeppelin, events)
     other.update(0, "TEXT", "of another\n")
     until(lambda: zeppelin.updates)
     assert zeppelin.updates == [(0, "TEXT", "of another\n")]
+
+
+def test_what_a_restart_is_ending_takes_nothing_from_the_next_run(zeppelin, events):
+    zeppelin.answers.set()
+    former = events.shown("n1", "p1")
+    shown = events.shown("n1", "p1")
+    former.update(0, "TEXT", "the interpreter was restarted\n")
+    shown.update(0, "TEXT", "line 1\n")
+    events.over(former)
+    until(lambda: (0, "TEXT", "line 1\n") in zeppelin.updates)
+    assert all("restarted" not in data for _, _, data in zeppelin.updates)

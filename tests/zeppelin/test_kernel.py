@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from queue import Empty
 from types import SimpleNamespace
 
 import pytest
@@ -204,3 +205,22 @@ def test_one_that_is_closed_between_its_start_and_a_paragraph_says_that_jobs_go_
 def test_a_kernel_that_died_says_that_jobs_go_on(kernel):
     with pytest.raises(kernels.KernelDiedError, match=r"the kernel ended: .* jobs go on"):
         kernel.run("import os; os._exit(1)", {}, lambda *_: None)
+
+
+def test_the_last_words_of_a_kernel_that_died_are_shown(monkeypatch):
+    """They come between the look for them and the look whether it lives."""
+    kernel, shown = kernels.Kernel(), []
+    message = {"parent_header": {"msg_id": "it"}, "msg_type": "stream", "content": {"text": "last"}}
+    come = iter([Empty, message, Empty, Empty])
+
+    def get_iopub_msg(timeout):
+        found = next(come)
+        if found is Empty:
+            raise Empty
+        return found
+
+    client = SimpleNamespace(get_iopub_msg=get_iopub_msg)
+    monkeypatch.setattr(kernel, "_client", client)
+    with pytest.raises(kernels.KernelDiedError):
+        kernel._collect(client, "it", lambda _, content: shown.append(content["text"]))
+    assert shown == ["last"]

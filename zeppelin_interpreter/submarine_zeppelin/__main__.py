@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> int:
     told = read_arguments(arguments)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+        # In a thread: this one may hold the event's own lock as the signal comes.
+        signal.signal(number, lambda *_: threading.Thread(target=over.set, daemon=True).start())
     try:
         if told.user:
             become(told.user, arguments)

@@ -194,9 +194,14 @@ class Run:
         return self._over.is_set()
 
     @property
+    def is_left(self) -> bool:
+        """Whether its session is closed: it ends soon, if it has not ended."""
+        return self._session.closed
+
+    @property
     def past(self) -> bool:
         """Whether nobody asks for it any more: Zeppelin has its end, and its session is closed."""
-        return self.over and self.delivered and self._session.closed
+        return self.over and self.delivered and self.is_left
 
     def go(self) -> None:
         """Run the paragraph, in its turn; whatever goes wrong is one of its outputs."""

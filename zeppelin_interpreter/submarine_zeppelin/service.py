@@ -223,7 +223,8 @@ class Service:
         place = paragraph.note_id, paragraph.id
         with self._lock:
             run = self._runs.get(place)
-            same = run is not None and _asks(run.paragraph) == _asks(paragraph)
+            # Not one that a restart is about to end: it will say so, and run nothing.
+            same = run and not run.is_left and _asks(run.paragraph) == _asks(paragraph)
             if run and same and (paragraph.is_recover or not (run.over and run.delivered)):
                 run.delivered = False
                 return run, False

@@ -149,6 +149,8 @@ class Kernel:
         message = client.session.msg("execute_request", content)
         message["metadata"] = dict(metadata)
         with self._asking:
+            if self._client is not client:  # closed meanwhile
+                raise self._died(client)
             client.shell_channel.send(message)
             sent = message["header"]["msg_id"]
             return self._collect(client, sent, take) or self._reply(client, sent, _REPLY)
@@ -158,14 +160,17 @@ class Kernel:
     ) -> Mapping[str, Any] | None:
         """Take all until the kernel is idle; return the reply where that has come instead."""
         replied: Mapping[str, Any] | None = None
-        quiet_since = time.monotonic()
+        quiet_since, dead = time.monotonic(), False
         while True:
             try:
                 message = client.get_iopub_msg(timeout=_LOOK)
                 quiet_since = time.monotonic()
             except Empty:
-                if not self.lives:
+                if dead:
                     raise self._died(client) from None
+                if not self.lives:  # its last words may have come since that look
+                    dead = True
+                    continue
                 take("", {})
                 if replied is None:  # the reply may overtake the last of what the code showed
                     replied, quiet_since = self._replied(client, sent, 0), time.monotonic()
@@ -199,6 +204,8 @@ class Kernel:
                 return found
         if self.lives:
             return {"status": "aborted"}
+        if found := self._replied(client, sent, 0):  # of `exit()`, say
+            return found
         raise self._died(client)
 
     def _died(self, client: BlockingKernelClient | None) -> KernelDiedError:
@@ -220,14 +227,17 @@ class Kernel:
         cursor
             How many characters of it are before the cursor.
         """
-        if self._client is None or not self._asking.acquire(blocking=False):
+        if not self._asking.acquire(blocking=False):
             return cursor, []
         try:
-            sent = self._client.complete(code, cursor)
+            client = self._client
+            if client is None:
+                return cursor, []
+            sent = client.complete(code, cursor)
             until = time.monotonic() + _COMPLETION
             with suppress(Empty):
                 while time.monotonic() < until:
-                    reply = self._client.get_shell_msg(timeout=_COMPLETION)
+                    reply = client.get_shell_msg(timeout=_COMPLETION)
                     if reply["parent_header"].get("msg_id") == sent:
                         content = reply["content"]
                         return int(content["cursor_start"]), list(content["matches"])
@@ -462,10 +472,14 @@ class Session:
         ClusterError
             It does not start, or the session was closed.
         """
-        self.kernel.start()
-        if self.closed:  # while it was started
+        try:
+            self.kernel.start()
+        except (SubmarineError, OSError, RuntimeError):
+            if not self.closed:
+                raise
+        if self.closed:  # while it was started, which may have failed of that
             self.kernel.close()
-            raise restarted("before the paragraph could run")
+            raise restarted("before the paragraph could run") from None
 
     def close(self) -> None:
         """End the kernel."""

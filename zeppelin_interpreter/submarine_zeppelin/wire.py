@@ -354,6 +354,7 @@ class Events:
         self.lock = threading.Lock()
         self._waiting: dict[tuple[str, str], ParagraphSink] = {}
         self._unsaved: dict[tuple[str, str], ParagraphSink] = {}
+        self._newest: dict[tuple[str, str], ParagraphSink] = {}
         self._links: dict[tuple[str, str], str] = {}
         self._draw: list[tuple[float, tuple[str, str]]] = []
         self._under_way: ParagraphSink | None = None
@@ -371,7 +372,20 @@ class Events:
 
     def shown(self, note_id: str, paragraph_id: str) -> ParagraphSink:
         """Return what takes the outputs of `paragraph_id` in `note_id`, which begins to run."""
-        return ParagraphSink(self, note_id, paragraph_id)
+        shown = ParagraphSink(self, note_id, paragraph_id)
+        with self.lock:
+            # A run that the interpreter's restart is ending shows nothing above the next one.
+            if former := self._newest.get(shown.place):
+                self._let_go(former)
+            self._newest[shown.place] = shown
+        return shown
+
+    def _let_go(self, shown: ParagraphSink) -> None:
+        """Send nothing more of `shown`; for who holds the lock."""
+        shown.over = True
+        for every in (self._waiting, self._unsaved, self._newest):
+            if every.get(shown.place) is shown:
+                del every[shown.place]
 
     def wake(self, shown: ParagraphSink) -> None:
         """Send what is new of the paragraph of `shown`, soon."""
@@ -383,9 +397,7 @@ class Events:
     def over(self, shown: ParagraphSink) -> None:
         """Send nothing more of the paragraph of `shown`: its result has all, and must come last."""
         with self.lock:
-            shown.over = True
-            self._waiting.pop(shown.place, None)
-            self._unsaved.pop(shown.place, None)
+            self._let_go(shown)
             self._sent.wait_for(lambda: self._under_way is not shown, _CALL_TAKES)
 
     def link(self, shown: ParagraphSink, label: str, tooltip: str, url: str) -> None:

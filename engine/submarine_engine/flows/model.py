@@ -627,6 +627,10 @@ class FlowPaths:
         """Return the folder of the run whose id is `run`."""
         return self.runs / run_folder(run)
 
+    def cancelled(self, run: str) -> Place:
+        """Return what is there where the run whose id is `run` was asked to end as it was run."""
+        return self.run(run) / "cancelled"
+
     def node(self, run: str, node: str) -> Place:
         """Return the folder of the node of name `node` in the run whose id is `run`."""
         if fault := name_fault(node):

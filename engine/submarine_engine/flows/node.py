@@ -193,7 +193,10 @@ class _Running:
             return record
         if record.state.final:
             self.files.cancel.unlink(missing_ok=True)  # of the try before
-        elif record.state is NodeState.WAITING and self.files.cancel.exists():
+        cancelled = record.state is NodeState.WAITING and self.files.cancel.exists()
+        # Since whoever runs all of it has begun this try: its mark may be the one removed just now.
+        cancelled |= again is not None and self.paths.cancelled(self.asked.run).exists()
+        if cancelled and record.state is not NodeState.RUNNING:
             return self._write(ended(record, NodeState.CANCELLED, "the run was cancelled"))
         if record.state is not NodeState.RUNNING:
             record = self._intend(record)

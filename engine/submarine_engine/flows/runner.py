@@ -145,8 +145,9 @@ def status_of(folder: Place, run: str) -> RunStatus:
         The flow's, and the run's id.
     """
     flow, paths = Flow.read(folder), FlowPaths(folder)
-    found = _status(flow, paths, run)
-    return replace(found, driven=is_held(_lock_of(paths, run)))
+    # The lock first: a run that ends meanwhile is over, and not one that nobody sees through.
+    driven = is_held(_lock_of(paths, run))
+    return replace(_status(flow, paths, run), driven=driven)
 
 
 def _status(flow: Flow, paths: FlowPaths, run: str) -> RunStatus:
@@ -207,6 +208,8 @@ def start_run(folder: Place, run: str = "", given: Mapping[str, str] | None = No
             return runner.run
         found = process_stat(pid)
         if found is None or found.state == "Z":
+            if status_of(folder, runner.run).over:  # since that look
+                return runner.run
             text = log.read_bytes()[before:].decode(errors="replace").strip()
             raise FlowError(
                 f"its process has ended at once: {text[-1000:] or 'it said nothing'}",
@@ -264,6 +267,8 @@ def cancel_run(folder: Place, run: str) -> bool:
     """
     flow, paths = Flow.read(folder), FlowPaths(folder)
     found, driven = False, status_of(folder, run).driven
+    if driven:  # tries whose processes start just now would take the nodes' marks for older ones
+        mark(paths.cancelled(run))
     # The last first: none of them begins because of another one's end.
     for node in reversed(flow.order):
         record = read_record(paths, run, node.name)
@@ -298,6 +303,7 @@ def reset_failed(folder: Place, run: str) -> list[str]:
         The flow's, and the run's id.
     """
     flow, paths = Flow.read(folder), FlowPaths(folder)
+    paths.cancelled(run).unlink(missing_ok=True)
     again: set[str] = set()
     for node in flow.order:
         state = read_record(paths, run, node.name).state

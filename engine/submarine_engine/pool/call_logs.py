@@ -178,13 +178,17 @@ class _Spans:
         sizes = {one: size for one in _STREAMS if isinstance(size := head.get(one), int)}
         if not sizes or min(sizes.values()) < 0:
             return
-        # A call whose process died ends where the next one begins.
-        if self._open is not None:
-            self.ends[self._open] = sizes
-            self._open = None
-        if head["kind"] == "began":
-            self._open = key = (head["index"], head["try"])
-            self.begins[key] = sizes
+        index, number = head.get("index"), head.get("try")
+        if not (isinstance(index, int) and isinstance(number, int)):
+            return  # a stranger's word
+        key = index, number
+        if head["kind"] != "began":
+            self.ends[key] = sizes  # a fork's next call may have told that it began before
+            return
+        if self._open is not None:  # a call whose process died ends where the next one begins
+            self.ends.setdefault(self._open, sizes)
+        self._open = key
+        self.begins[key] = sizes
 
 
 def _heads(descriptor: int, at: int) -> Iterator[tuple[dict[str, Any], int]]:

@@ -399,11 +399,12 @@ class Executor(concurrent.futures.Executor):
         pause = _SOONEST
         while True:
             with self._lock:
-                everything = list(self._calls.values())
+                # Both at once: of calls that come after that look, none may be left behind.
+                everything, shut = list(self._calls.values()), self._shut
                 self._more.clear()
             active = [calls.poll() for calls in everything]
             if not any(calls.open for calls in everything):
-                if self._shut:
+                if shut:
                     return
                 self._more.wait()
             elif not any(active):

@@ -29,7 +29,11 @@ Frame = tuple[dict[str, Any], bytes]
 _GRACE = 1.0
 """Seconds that ranks have for their own ends after the first one that failed, or was stopped."""
 _PAUSES = 30.0
-"""The same where the call was told to pause: rank 0 may still write the checkpoint of all."""
+"""The same where the call was told to pause: rank 0 may still write the checkpoint of all.
+
+And where those that failed all tell of another one, which was lost: that one may tell why."""
+
+_FAILED = ("error", "died")
 
 
 class _Rank(PoolWorker):
@@ -112,7 +116,11 @@ class Gang(PoolWorker):
             ends = self._ends.get(key, {})
             if all(head.get("outcome") in ("value", "text") for head, _ in ends.values()):
                 continue
-            waits = _PAUSES if key in self._told and 0 not in ends else _GRACE
+            failed = [head for head, _ in ends.values() if head.get("outcome") in _FAILED]
+            # Where all tell of a rank that was lost, that one has still to tell why.
+            echoes = bool(failed) and all(map(_is_echo, failed))
+            paused = key in self._told and 0 not in ends
+            waits = _PAUSES if paused or echoes else _GRACE
             if now - self._since.setdefault(key, now) >= waits:
                 self._since[key] = now
                 left = [one for one in range(len(self._ranks)) if one not in ends]
@@ -128,7 +136,7 @@ class Gang(PoolWorker):
         outcomes = {number: str(head.get("outcome")) for number, (head, _) in ends.items()}
         if outcomes[0] in ("stop", "pause"):
             return ends[0]
-        failed = [number for number, how in outcomes.items() if how in ("error", "died")]
+        failed = [number for number, how in outcomes.items() if how in _FAILED]
         own = [number for number in failed if not _is_echo(ends[number][0])]
         withdrawn = [number for number, how in outcomes.items() if how == "withdrawn"]
         number = (own or failed or withdrawn or [0])[0]

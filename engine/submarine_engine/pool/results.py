@@ -122,15 +122,21 @@ def printed(folder: PoolFolder, index: int, end: End) -> str:
     # Of several the one that failed.
     task = next((one for one in tasks if one == end.told.get("task")), tasks[0])
     files = JobPaths(folder.home, end.worker).task(task)
+    key = index, end.attempts
     begins: dict[str, Any] = {}
     ends: dict[str, Any] = {}
     reader = Reader(str(files.root / RETURNS))
     try:
         for head, _ in reader.read():
-            if head["kind"] == "began" and (head["index"], head["try"]) == (index, end.attempts):
+            if "stdout" not in head:
+                continue
+            began, mine = head["kind"] == "began", (head.get("index"), head.get("try")) == key
+            if began and mine:
                 begins, ends = head, {}
-            elif begins and not ends and "stdout" in head:
-                ends = head  # its own end; of a call whose process died, the next one's begin
+            # Its own end, though a fork's next call may have told before that it began; of a call
+            # whose process died, where the next one begins.
+            elif begins and (mine or (began and not ends)):
+                ends = head
         pieces = []
         for stream in ("stdout", "stderr"):
             at, until = begins.get(stream), ends.get(stream)

@@ -436,12 +436,14 @@ def stop(name: str) -> bool:
     JobNotFoundError
         Nothing is on record.
     """
-    record = find_serving(default_home(), name)
+    folder = find_serving(default_home(), name).folder
     asked = False
-    for job_id in record.jobs:
-        with suppress(JobNotFoundError):
-            asked = open_job(job_id).cancel("it is served no more") or asked
-    asked = _cancel_replicas(record) or asked
+    with locks.held(_starting(folder)):  # a start that is under way has its front noted by then
+        record = find_serving(default_home(), name)
+        for job_id in record.jobs:
+            with suppress(JobNotFoundError):
+                asked = open_job(job_id).cancel("it is served no more") or asked
+        asked = _cancel_replicas(record) or asked
     _forget_once_over(record)
     return asked
 
@@ -470,7 +472,10 @@ def _forget_once_over(record: ServingRecord) -> None:
         time.sleep(_LOOK)
     else:
         return
-    shutil.rmtree(record.folder, ignore_errors=True)
+    with locks.held(_starting(record.folder)), suppress(JobNotFoundError):
+        # Unless it was started anew since.
+        if ServingRecord.read(record.folder).jobs == record.jobs:
+            shutil.rmtree(record.folder, ignore_errors=True)
 
 
 def _refuse_taken(folder: Path, *, by_job: bool = False) -> None:

@@ -273,7 +273,9 @@ class Files:
         if not self.record.exists() or locks.is_free(self.lock):
             return None
         board = self.read()
-        return board if board and board.port else None
+        # Its lock may be another's, who begins it anew, and the record still of the former one.
+        found = process_stat(board.pid) if board and board.port else None
+        return board if found and board and found.start == board.start else None
 
 
 def ids(home: Path) -> Iterator[str]:
@@ -333,6 +335,7 @@ MARK = "SUBMARINE_TENSORBOARD"
 """Environment variable of a TensorBoard's process: its id."""
 
 _PATIENCE = 60.0  # seconds: its imports take some, and many where the drive is slow
+_ENDS_WITHIN = 10.0  # seconds: what the process of one that was deleted takes to end, and more
 _BETWEEN = 0.05  # seconds: a person waits, and a look reads one small file
 _WORDS = 400
 _HIDDEN = ("JPY_", "PYDEVD", "IPYKERNEL_", "JUPYTERHUB_", "MPLBACKEND", "SUBMARINE_DRIVER")
@@ -364,11 +367,13 @@ def start_board(home: Path, wanted: Selection) -> Board:
     try:
         make_private(files.root)
         lock = locks.take(files.lock)
+        if lock is None and files.read() is None:  # it was deleted, and its process is about to end
+            lock = locks.take(files.lock, wait=_ENDS_WITHIN)
         if lock is None:
             return files.read() or Board(wanted)
         try:
-            sweep(home)
             files.write(Board(wanted))
+            sweep(home)
             files.log.unlink(missing_ok=True)
             arguments = [str(home), wanted.id, str(lock)]
             program = [sys.executable, "-m", "submarine_engine.tensorboard.serve", *arguments]

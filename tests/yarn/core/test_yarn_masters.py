@@ -11,6 +11,7 @@ from submarine_engine.clusters.machine import Session
 from submarine_engine.clusters.yarn import masters
 from submarine_engine.clusters.yarn.driver import KeeperFolder, read_masters
 from submarine_engine.clusters.yarn.masters import Master, Masters
+from submarine_engine.history import JobPaths, write_json
 
 from tests.jobs import until
 
@@ -111,3 +112,32 @@ def test_a_keeper_that_comes_after_a_kill_knows_where_a_notebook_runs(cluster):
     assert Master.noted(noted).session == session
     assert Master.noted({**noted, "session": [7, 70]}).session == Session(7, 70)
     assert Master.noted({**noted, "session": None}).session is None
+
+
+def test_the_idlest_is_none_of_a_job_that_the_keeper_has_yet_to_take_up(cluster, monkeypatch):
+    kept = cluster.masters()
+    first = cluster.take(kept)
+    kept.give(first)
+    monkeypatch.setattr(KeeperFolder, "open_jobs", lambda _: ["20260101-000000-aaaaa"])
+    root = JobPaths(cluster.folder.home, "20260101-000000-aaaaa").root
+    root.mkdir(parents=True)
+    write_json(root / "yarn.json", {"app_id": first.app_id, "containers": {"worker-0": "c"}})
+    assert not kept.idle_queues()
+    assert kept.end_idlest("default") == ""
+    (root / "yarn.json").unlink()
+    assert kept.idle_queues() == {"default": 1}
+    assert kept.end_idlest("default") == first.app_id
+    assert cluster.ended == [first.app_id]
+
+
+def test_one_for_which_no_thread_can_be_started_is_not_waited_for(cluster, monkeypatch):
+    kept = cluster.masters()
+
+    def full(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Masters, "_start", full)
+        with pytest.raises(RuntimeError, match="new thread"):
+            cluster.take(kept)
+    assert cluster.take(kept).failure is None

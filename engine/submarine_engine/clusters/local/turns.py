@@ -109,7 +109,7 @@ class Turns:
         self._mark = f"{os.geteuid()}-{sha256(os.fsencode(note)).hexdigest()[:12]}-"
         self._path: Path | None = None
         self._descriptor: int | None = None
-        self._told = b""
+        self._told, self._length = b"", 0
         self._waits = False  # whether a keeper has told of this queue
         self._kept: Counter[int] = Counter()  # milliseconds that somebody could have taken his turn
         self._leases: dict[int, frozenset[str]] = {}
@@ -146,9 +146,9 @@ class Turns:
         told = {"gpus": gpus, "pool": list(pool), "jobs": jobs, "since": since, "home": self._home}
         content = json.dumps({**told, "served": self._own_served()}).encode()
         if content != self._told:
-            # Cut last: half a text is none, and who reads one looks again.
-            os.pwrite(self._descriptor, content, 0)
-            os.ftruncate(self._descriptor, len(content))
+            # At once, with blanks over what was longer: nobody reads half of it.
+            self._length = max(self._length, len(content))
+            os.pwrite(self._descriptor, content.ljust(self._length), 0)
             self._told = content
 
     def withdraw(self) -> None:
@@ -157,7 +157,7 @@ class Turns:
             with suppress(OSError):
                 self._path.unlink()
             locks.drop(self._descriptor)
-        self._descriptor, self._told = None, b""
+        self._descriptor, self._told, self._length = None, b"", 0
 
     def _tidy(self) -> None:
         """Remove what keepers of this queue have told that were killed."""

@@ -810,8 +810,10 @@ class SharedApplication(Allocator):
     def withdraw(self) -> None:
         """End the job's own containers."""
         if self._app is not None:
-            if self._asking:
-                self._adopt()
+            if self._asking and self._master is not None:
+                # What another job of this master is just asking for is none of this one's.
+                with self._master.asking:
+                    self._adopt()
             for instance in self._instances.values():
                 with suppress(Exception):
                     self._app.kill_container(instance)

@@ -108,7 +108,13 @@ class Delegation:
                     self._asking = Future()
                 asking = self._asking
             if mine and asking is not None:
-                self._begin(partial(self._ask, asking))
+                try:
+                    self._begin(partial(self._ask, asking))
+                except RuntimeError:  # no more threads: the next one asks, and nobody waits for it
+                    with self._lock:
+                        self._asking = None
+                    asking.set_result(None)
+                    raise
             if waits and asking is not None:
                 asking.result()
             with self._lock:

@@ -548,7 +548,11 @@ class Masters:
                     master = None
             if master is None or master.failure is not None:
                 master = self._masters[wanted.key] = wanted
-                self._start(master, make, probed=probed)
+                try:
+                    self._start(master, make, probed=probed)
+                except RuntimeError:  # no more threads: whoever comes next is not to wait for it
+                    del self._masters[wanted.key]
+                    raise
             master.jobs += 1
             return master
 
@@ -604,7 +608,7 @@ class Masters:
     def idle_queues(self) -> Mapping[str, int]:
         """Return how many no job needs now, by queue."""
         with self._lock:
-            return Counter(m.queue or DEFAULT for m in self._masters.values() if m.is_idle)
+            return Counter(m.queue or DEFAULT for m in self._idle_masters())
 
     def end_idlest(self, queue: str) -> str:
         """End the one in that queue that has been idle for the longest time.
@@ -615,7 +619,7 @@ class Masters:
             Its application; empty where there is none.
         """
         with self._lock:
-            idle = [m for m in self._masters.values() if m.is_idle]
+            idle = self._idle_masters()
         here = [m for m in idle if (m.queue or DEFAULT) == queue]
         idlest = sorted(here, key=lambda master: master.idle_since)[:1]
         self._end(idlest)
@@ -628,6 +632,11 @@ class Masters:
             for master in masters:
                 master.jobs = 0
         self._end(masters)
+
+    def _idle_masters(self) -> list[Master]:
+        """Return those that run, and that no job needs, watched already or not."""
+        idle = [master for master in self._masters.values() if master.is_idle]
+        return [master for master in idle if not self._is_noted(master.app_id)]
 
     def _is_unneeded(self, master: Master) -> bool:
         if master.jobs:

@@ -82,7 +82,10 @@ class Services:
     def hdfs_at_once(self) -> Hdfs | None:
         """The same without a wait: None, too, while it is not open yet, which somebody sees to."""
         if self._hdfs is None and self._opening.acquire(blocking=False):
-            threading.Thread(target=self._open, daemon=True).start()
+            try:
+                threading.Thread(target=self._open, daemon=True).start()
+            except RuntimeError:  # no more threads: who asks next tries it
+                self._opening.release()
         return self._hdfs
 
     def _open(self) -> None:
