@@ -41,6 +41,23 @@ def test_a_picture_is_a_picture(run):
     assert found[-1].type == "IMG"
 
 
+INTERRUPTED = """
+import os, signal
+def interrupt(info):
+    get_ipython().events.unregister("pre_run_cell", interrupt)
+    os.kill(os.getpid(), signal.SIGINT)
+get_ipython().events.register("pre_run_cell", interrupt)
+"""
+
+
+def test_an_interrupt_just_before_a_paragraphs_code_is_not_lost(run):
+    _, found, after = run(
+        Paragraph("p", INTERRUPTED), Paragraph("q", "ran = 1"), Paragraph("r", "'ran' in globals()")
+    )
+    assert "KeyboardInterrupt" in text(found)
+    assert text(after) == "False\n"
+
+
 def test_parts_come_out_of_executed_paragraphs_in_the_order_of_the_note(run, home):
     clean(run)
     main = Paragraph("m", "from model import LAYERS\nprint('layers', LAYERS)\n")

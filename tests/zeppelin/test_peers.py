@@ -143,7 +143,7 @@ def test_it_listens_on_when_it_was_short_of_files_or_threads(monkeypatch):
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", fails)
-    listener.serve(None, lambda: None, lambda _: "not you")
+    listener.serve(None, lambda _: None, lambda _: "not you")
     try:
         for _ in range(2):
             with socket.create_connection(("127.0.0.1", listener.port), timeout=180) as caller:

@@ -140,7 +140,7 @@ def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
     """
     slept = []
     monkeypatch.setattr(service.time, "sleep", slept.append)
-    run = SimpleNamespace(answered_at=0.0)
+    run = SimpleNamespace(answered_at=0.0, answers=0)
     service._let_answers_be_first(run)
     run.answered_at = service.time.monotonic() - 60
     service._let_answers_be_first(run)
@@ -148,11 +148,49 @@ def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
     run.answered_at = service.time.monotonic() + 60  # however busy the machine is
     service._let_answers_be_first(run)
     assert slept
-    run = SimpleNamespace(answered_at=0.0, cancel=lambda: told.append(run.answered_at))
     told = []
+    run = SimpleNamespace(answered_at=0.0, answers=0, cancel=lambda: told.append(run.answers))
     monkeypatch.setattr(service.Service, "_find", lambda *_: run)
-    service.Service.cancel(object.__new__(service.Service), "s1", "name", None)
-    assert told[0] > 0  # before the paragraph can have ended
+    asked = service.Service(None, None)
+    asked.cancel("s1", "name", None)
+    assert told == [1]  # before the paragraph can have ended
+
+    def send(_):
+        told.append(run.answers)
+        if run.answers:
+            asked.answered(True)
+
+    monkeypatch.setattr(service.time, "sleep", send)
+    service._let_answers_be_first(run)
+    assert told[1] == 1
+    assert run.answers == 0
+    assert run.answered_at
+
+
+def test_how_far_a_paragraph_is_told_before_its_end(monkeypatch):
+    asked, state = service.Service(None, None), service.State.PENDING
+    run = SimpleNamespace(answered_at=0.0, answers=0, state=state)
+    asked._runs["n1", "p1"] = run
+    assert asked.getStatus("s1", "p1") == "PENDING"
+    assert not run.answers
+    assert not run.answered_at
+    run.state = service.State.RUNNING
+    assert asked.getStatus("s1", "p1") == "RUNNING"
+    assert run.answers == 1
+    asked.answered(False)
+    assert not run.answers
+    assert run.answered_at
+
+
+def test_a_result_that_could_not_be_sent_is_sent_again(monkeypatch):
+    asked = service.Service(SimpleNamespace(draw=lambda *_: None), None)
+    paragraph = SimpleNamespace(note_id="n1", id="p1")
+    run = SimpleNamespace(delivered=True, past=False, paragraph=paragraph)
+    for sent in (False, True):
+        run.delivered = True
+        asked._answering.run = run
+        asked.answered(sent)
+        assert run.delivered is sent
 
 
 def test_threads_import_what_needs_ipython_one_after_the_other(monkeypatch):

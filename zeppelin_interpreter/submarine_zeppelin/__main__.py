@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         listener = Listener(host, told.ports)
         if told.host:
             events.connect(told.host, told.port)
-        listener.serve(service, service.delivered, callers.refusal)
+        listener.serve(service, service.answered, callers.refusal)
         if told.host:
             me = IDL.RegisterInfo(listener.host, listener.port, told.group)
             assert events.server is not None  # noqa: S101 - connected just now

@@ -19,6 +19,7 @@ from IPython.display import display
 from submarine_engine.bundle import Part, PartBook
 from submarine_engine.errors import BundleError, SubmarineError
 from submarine_engine.future import Job
+from submarine_engine.interrupts import Interrupts, noted
 from submarine_engine.records import JobSummary, list_jobs, open_job, record_of
 from submarine_engine.tables import add_frames, table
 from submarine_magics import frontend
@@ -323,8 +324,35 @@ class Note:
         return None
 
 
+def heed_interrupts(shell: InteractiveShell) -> None:
+    """Let an interrupt that comes just before a cell's code be that of the cell.
+
+    IPython says of it that a callback has failed, and runs the cell all the same; whoever cancels a
+    paragraph in Zeppelin presses no second time.
+
+    Parameters
+    ----------
+    shell
+        The kernel's.
+    """
+    events: Any = shell.events
+    trigger = events.trigger
+
+    def heeding(event: str, *arguments: Any, **more: Any) -> None:  # noqa: ANN401 - passed on
+        if not event.startswith("pre_"):
+            trigger(event, *arguments, **more)
+            return
+        with noted(Interrupts()) as interrupts:
+            trigger(event, *arguments, **more)
+        if interrupts.pending:
+            raise KeyboardInterrupt
+
+    events.trigger = heeding
+
+
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Make the shell that of a Zeppelin session; loads Submarine's magics, too."""
+    heed_interrupts(shell)
     frontend.current.widgets = False
     frontend.current.log_type = LOG_TYPE
     frontend.current.tables = True

@@ -163,6 +163,7 @@ class Run:
         self.state = State.PENDING
         self.delivered = False
         self.answered_at = 0.0
+        self.answers = 0  # on their way, which are to reach Zeppelin before the end
         self.progress = 0
         self.gui = paragraph.gui
         self._session = session

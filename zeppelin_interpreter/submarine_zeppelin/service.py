@@ -66,6 +66,9 @@ _PORTS = "zeppelin.server.rpc.portRange"
 _POLLER = 0.25
 """Seconds that an answer has to reach the field that it is written to, on a busy machine too."""
 
+_ANSWERS_WITHIN, _LOOK = 5.0, 0.005
+"""Seconds that a result waits for answers that are being sent, and between two looks."""
+
 _LIMIT = "zeppelin.interpreter.output.limit"
 _ADDRESS = "zeppelin.server.addr"
 _LOOPBACK = "127.0.0.1"
@@ -195,23 +198,43 @@ class Service:
             else:
                 run.join()
             _let_answers_be_first(run)
-            return _result(run, context)
+            result = _result(run, context)
         except Exception as error:  # noqa: BLE001 - an exception would make Zeppelin send it again
             traceback.print_exc()
             message = IDL.RemoteInterpreterResultMessage("TEXT", f"{type(error).__name__}: {error}")
             gui, note_gui = context.gui or "{}", context.noteGui or "{}"
             config = context.config or "{}"
             return IDL.RemoteInterpreterResult("ERROR", [message], config, gui, note_gui)
+        # Not once it is sent: who runs the paragraph anew may be faster than this thread.
+        run.delivered = True
+        return result
 
-    def delivered(self) -> None:
-        """Take note that Zeppelin has got the answer to this thread's call."""
+    def answered(self, sent: bool) -> None:  # noqa: FBT001 - as `Listener.serve` calls it
+        """Take note that the answer to this thread's call is `sent`, or could not be."""
+        if told := getattr(self._answering, "told", None):
+            self._told(told, time.monotonic())
         run = getattr(self._answering, "run", None)
-        if run is not None:
-            run.delivered = True
-            self._answering.run = None
+        if run is None:
+            return
+        self._answering.run = None
+        run.delivered = sent
+        if sent:
             self._events.draw(run.paragraph.note_id, run.paragraph.id)
             if run.past:
                 self._forget()
+
+    def _tell(self, run: Run) -> None:
+        """Have the end of `run` wait for the answer to this thread's call."""
+        with self._lock:
+            run.answers += 1
+        self._answering.told = run
+
+    def _told(self, run: Run, at: float) -> None:
+        """Let the end of `run` wait no more for that answer, which was sent `at` that time."""
+        self._answering.told = None
+        with self._lock:
+            run.answered_at = at
+            run.answers -= 1
 
     def _forget(self) -> None:
         """Drop runs that nobody asks for any more, with all that they showed."""
@@ -236,7 +259,7 @@ class Service:
     def cancel(self, _session_id: str, _name: str, context: Any) -> None:  # noqa: ANN401
         """End the paragraph of `context`, which runs or waits for its turn."""
         if run := self._find(context):
-            run.answered_at = time.monotonic()
+            self._tell(run)
             run.cancel()
 
     @errors_as_answers
@@ -255,9 +278,13 @@ class Service:
             found = [run for (_, paragraph), run in self._runs.items() if paragraph == job_id]
         if not found:
             return "UNKNOWN"
-        state = found[-1].state
-        if state is State.RUNNING and not found[-1].answered_at:
-            found[-1].answered_at = time.monotonic()
+        run = found[-1]
+        if run.answered_at:
+            return run.state.value
+        self._tell(run)  # before that look: the end may come just after it
+        state = run.state
+        if state is not State.RUNNING:
+            self._told(run, 0.0)
         return state.value
 
     def getFormType(self, _session_id: str, _name: str) -> str:  # noqa: N802
@@ -332,6 +359,9 @@ def _let_answers_be_first(run: Run) -> None:
     the answer, it writes RUNNING over FINISHED, and the paragraph runs for ever. Where it overtakes
     the answer to a cancel, Zeppelin takes the paragraph for a failed one.
     """
+    until = time.monotonic() + _ANSWERS_WITHIN
+    while run.answers and time.monotonic() < until:
+        time.sleep(_LOOK)
     if run.answered_at:
         left = run.answered_at + _POLLER - time.monotonic()
         if left > 0:

@@ -78,7 +78,7 @@ class Listener:
     def serve(
         self,
         handler: object,
-        delivered: Callable[[], None],
+        answered: Callable[[bool], None],
         refusal: Callable[[socket.socket], str],
     ) -> None:
         """Answer calls in threads of their own, until `close`; returns at once.
@@ -87,14 +87,14 @@ class Listener:
         ----------
         handler
             What does the calls: a method for each of the service, see `IDL`.
-        delivered
-            Called in the thread of a call once its answer has been sent.
+        answered
+            Called in the thread of a call once its answer has been sent, or could not be: it says.
         refusal
             Says of a new connection why it is refused, "" where it is not; an `OSError` means that
             it is gone.
         """
         processor = TProcessor(IDL.RemoteInterpreterService, handler)
-        work = (processor, delivered, refusal)
+        work = (processor, answered, refusal)
         threading.Thread(target=self._accept, args=work, name="accept", daemon=True).start()
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Listener:
 def _answer(
     client: socket.socket,
     processor: Any,  # noqa: ANN401 - thriftpy2's
-    delivered: Callable[[], None],
+    answered: Callable[[bool], None],
     refusal: Callable[[socket.socket], str],
 ) -> None:
     """Answer the calls of one connection; whatever breaks it ends nothing else."""
@@ -142,8 +142,12 @@ def _answer(
         while True:
             call = PROTOCOL.get_protocol(TMemoryBuffer(calls.next()))
             client.settimeout(None)  # an answer may be taken slowly
-            processor.process(call, answers)
-            delivered()
+            sent = False
+            try:
+                processor.process(call, answers)
+                sent = True
+            finally:
+                answered(sent)
     except (OSError, EOFError):  # the caller left
         pass
     except BadCallError as error:
