@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jupyter_server.base.handlers import APIHandler
-from submarine_engine.errors import CommandError, SubmarineError
+from submarine_engine.errors import ClusterError, CommandError, SubmarineError
 from submarine_engine.masking import Masker, masked_pread, masker_of
 from tornado import web
 from tornado.iostream import StreamClosedError
@@ -88,9 +88,13 @@ class Indexes:
         while len(self._found) > _MOST_INDEXES:
             self._found.popitem(last=False)
         async with one.turn:
-            while not await self._work.call(POOL, _grow, one.index, path):
-                pass
-            return await self._work.call(POOL, _ask, one.index, path, question)
+            try:
+                while not await self._work.call(POOL, _grow, one.index, path):
+                    pass
+                return await self._work.call(POOL, _ask, one.index, path, question)
+            except ClusterError:  # its thread may read on, so nobody else reads this one any more
+                self._found.pop(path, None)
+                raise
 
 
 class Outputs:
@@ -132,9 +136,13 @@ class Outputs:
         while len(self._found) > _MOST_OUTPUTS:
             self._found.popitem(last=False)
         async with turn:
-            while not await self._work.call(POOL, output.grow, _STEP):
-                pass
-            return await self._work.call(POOL, question, output)
+            try:
+                while not await self._work.call(POOL, output.grow, _STEP):
+                    pass
+                return await self._work.call(POOL, question, output)
+            except ClusterError:  # as above
+                self._found.pop(key, None)
+                raise
 
 
 def _grow(index: LineIndex, path: Path) -> bool:

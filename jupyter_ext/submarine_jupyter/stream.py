@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from submarine_engine.clusters.base import Batch, Cursor
-from submarine_engine.errors import CommandError, JobNotFoundError, SubmarineError
+from submarine_engine.errors import ClusterError, CommandError, JobNotFoundError, SubmarineError
 from submarine_engine.events import Display, Event, LogChunk
 from tornado.iostream import StreamClosedError
 
@@ -380,7 +380,11 @@ def card_poller(work: Work, job_id: str, plugins: tuple[Plugin, ...]) -> Poller:
             job = await work.call(pool, jobs.opened, job_id)
             pool = f"{job.cluster.name} cards"
             found.append(await work.call(pool, CardPoller, job, plugins))
-        return await work.call(pool, found[0].poll)
+        try:
+            return await work.call(pool, found[0].poll)
+        except ClusterError:  # its thread may look on, and what that finds is shown to nobody
+            found.clear()
+            raise
 
     return Poller(poll, _SEND_QUICKEST, _SEND_SLOWEST, ended_by=(JobNotFoundError,))
 

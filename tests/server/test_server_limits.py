@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from submarine_engine.clusters.local import LocalCluster
 from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths, make_private, write_json
-from submarine_jupyter import jobs
+from submarine_jupyter import handlers, jobs, stream
 from submarine_jupyter.jobs import Origin, origin_of
 from submarine_jupyter.work import Poller
 
@@ -277,3 +278,53 @@ def test_threads_that_ask_for_many_jobs_hinder_one_another_in_nothing(tmp_path, 
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(origin_of, every * 50))
     assert [origin.notebook for origin in found] == [paths.job_id for paths in every] * 50
+
+
+class Late:
+    """Pools whose answers to some questions come too late."""
+
+    def __init__(self, late):
+        self.late, self.asked = late, []
+
+    async def call(self, _pool, function, *arguments):
+        self.asked.append(function)
+        if self.late(function):
+            raise ClusterError("no answer for 20 s")
+        return function(*arguments)
+
+
+def test_what_a_late_look_finds_is_no_card_that_was_shown(monkeypatch):
+    made, looks = [], iter([True, False])
+
+    class Card:
+        def __init__(self, *_):
+            made.append(self)
+
+        def poll(self):
+            return "card", True
+
+    monkeypatch.setattr(stream, "CardPoller", Card)
+    monkeypatch.setattr(
+        stream.jobs, "opened", lambda _: SimpleNamespace(cluster=SimpleNamespace(name="c"))
+    )
+
+    async def two_looks():
+        work = Late(lambda function: getattr(function, "__name__", "") == "poll" and next(looks))
+        look = stream.card_poller(work, "job", ())._look
+        with pytest.raises(ClusterError, match="no answer"):
+            await look()
+        return await look()
+
+    monkeypatch.setattr(stream, "Poller", lambda look, *_, **__: SimpleNamespace(_look=look))
+    assert asyncio.run(two_looks()) == ("card", True)
+    assert len(made) == 2  # the first one's thread may have seen what nobody was told
+
+
+def test_an_index_whose_thread_is_late_is_read_by_nobody_else(tmp_path):
+    async def ask():
+        indexes = handlers.Indexes(Late(lambda function: function is handlers._grow))
+        with pytest.raises(ClusterError, match="no answer"):
+            await indexes.ask(tmp_path / "stdout", None)
+        return dict(indexes._found)
+
+    assert asyncio.run(ask()) == {}
