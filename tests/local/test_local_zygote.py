@@ -755,7 +755,11 @@ def test_a_task_whose_environment_differs_is_started_anew(ahead):
         Role(resources=Resources(gpus=1)),
         Role(name="ps", resources=Resources(gpus=0, vcores=1)),
     )
-    threads = IS_FORKED + "import os; print(os.environ.get('OMP_NUM_THREADS'))"
+    threads = (
+        IS_FORKED + "import os, time; print(os.environ.get('OMP_NUM_THREADS'), flush=True)\n"
+        "open(f\"told by {os.environ['SUBMARINE_TASK']}\", 'w').close()\n"
+        "while not os.path.exists('told by ps-0'): time.sleep(0.01)\n"  # it ends with the worker
+    )
     job_id = ahead.submit(threads, roles=roles)
     status = ahead.local.follow_several(job_id)
     assert status.state is JobState.SUCCEEDED, status.reason

@@ -1,6 +1,8 @@
 /** From a frame of a traceback to its cell and line. */
 
-import type { INotebookTracker } from '@jupyterlab/notebook';
+import type { INotebookTracker, Notebook } from '@jupyterlab/notebook';
+
+const TRIES = 3;
 
 /** Put the cursor there, by the frame's `data-`; return why not, in words, or an empty text. */
 export async function jump(
@@ -17,7 +19,7 @@ export async function jump(
   notebook.deselectAll();
   notebook.activeCellIndex = at;
   cell.inputHidden = false;
-  await notebook.scrollToItem(at, 'smart');
+  await scrollTo(notebook, at);
   await cell.ready;
   notebook.mode = 'edit';
   const line = Math.min(Number(frame.line), cell.editor?.lineCount ?? 1) - 1;
@@ -26,4 +28,15 @@ export async function jump(
   cell.editor?.revealPosition(position);
   cell.editor?.focus();
   return '';
+}
+
+/** Scroll to a cell; once more where another request, as Jupyter's own after a run, came between. */
+async function scrollTo(notebook: Notebook, at: number, tries = TRIES): Promise<void> {
+  try {
+    await notebook.scrollToItem(at, 'smart');
+  } catch {
+    if (tries > 1) {
+      await scrollTo(notebook, at, tries - 1);
+    }
+  }
 }
