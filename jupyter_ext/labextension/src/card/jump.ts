@@ -19,7 +19,7 @@ export async function jump(
   notebook.deselectAll();
   notebook.activeCellIndex = at;
   cell.inputHidden = false;
-  await scrollTo(notebook, at);
+  await scrollTo(notebook, at, 'smart');
   await cell.ready;
   notebook.mode = 'edit';
   const line = Math.min(Number(frame.line), cell.editor?.lineCount ?? 1) - 1;
@@ -31,12 +31,17 @@ export async function jump(
 }
 
 /** Scroll to a cell; once more where another request, as Jupyter's own after a run, came between. */
-async function scrollTo(notebook: Notebook, at: number, tries = TRIES): Promise<void> {
+export async function scrollTo(
+  notebook: Notebook,
+  at: number,
+  align: 'smart' | 'center',
+  tries = TRIES
+): Promise<void> {
   try {
-    await notebook.scrollToItem(at, 'smart');
+    await notebook.scrollToItem(at, align);
   } catch {
     if (tries > 1) {
-      await scrollTo(notebook, at, tries - 1);
+      await scrollTo(notebook, at, align, tries - 1);
     }
   }
 }

@@ -6,6 +6,7 @@ import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jup
 import type { Kernel } from '@jupyterlab/services';
 
 import { JOB_TYPE } from '../card/bundle';
+import { scrollTo } from '../card/jump';
 
 export const LOAD = '%load_ext submarine_magics';
 const PATIENCE = 1000; // ms that a kernel has to say what it has loaded
@@ -151,6 +152,6 @@ export function flowCell(cells: ICellModel[], id: string, number: number): numbe
 export async function showCell(panel: NotebookPanel, index: number): Promise<void> {
   panel.content.activeCellIndex = index;
   panel.content.deselectAll();
-  await panel.content.scrollToItem(index, 'center');
+  await scrollTo(panel.content, index, 'center');
   panel.content.activate();
 }
