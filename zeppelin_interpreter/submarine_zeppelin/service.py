@@ -229,11 +229,11 @@ class Service:
             run.answers += 1
         self._answering.told = run
 
-    def _told(self, run: Run, at: float) -> None:
-        """Let the end of `run` wait no more for that answer, which was sent `at` that time."""
+    def _told(self, run: Run, at: float | None = None) -> None:
+        """Let the end of `run` wait no more for that answer, but for a while after it was sent."""
         self._answering.told = None
         with self._lock:
-            run.answered_at = at
+            run.answered_at = at or run.answered_at
             run.answers -= 1
 
     def _forget(self) -> None:
@@ -284,7 +284,7 @@ class Service:
         self._tell(run)  # before that look: the end may come just after it
         state = run.state
         if state is not State.RUNNING:
-            self._told(run, 0.0)
+            self._told(run)
         return state.value
 
     def getFormType(self, _session_id: str, _name: str) -> str:  # noqa: N802
