@@ -310,7 +310,7 @@ def test_a_taint_keeps_a_job_waiting_in_words_unless_it_is_tolerated(place, tain
     assert job.status().state is JobState.QUEUED
     job.cancel()
     assert job.wait(180).state is JobState.CANCELLED
-    assert all("--tolerations" in gpu.held_words for gpu in place.cluster.gpus())
+    assert all("--tolerations" in gpu.held_words for gpu in open_cluster("kubernetes").gpus())
     assert place.submit("'here'", gpus=1, tolerations=tainted).result(180) == "here"
 
 
