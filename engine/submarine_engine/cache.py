@@ -215,7 +215,18 @@ class Cache:
         made = os.urandom(32)
         with suppress(OSError):
             self._make()
-            write_aside(path, made)
+            aside = path.with_name(f".salt.{os.urandom(6).hex()}")
+            write_aside(aside, made)
+            try:
+                os.link(aside, path)
+            except FileExistsError:  # another process was quicker, or it was spoilt
+                found = read_foreign(path, 64)
+                if len(found) == 32:  # noqa: PLR2004 - as above
+                    made = found
+                else:
+                    aside.replace(path)
+            finally:
+                aside.unlink(missing_ok=True)
         return made
 
     def _make(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -316,16 +317,25 @@ class _Run:
         with tempfile.TemporaryDirectory(prefix="submarine-model-") as folder:
             place = Path(folder, _MODEL)
             try:
-                if self._status.state is JobState.RUNNING:
-                    words = self._job.save(place).words
-                else:
-                    words = f"checkpoint {self._last_checkpoint(place)}"
+                running = self._status.state is JobState.RUNNING
+                words = self._saved(place) if running else ""
+                words = words or f"checkpoint {self._last_checkpoint(place)}"
             except SubmarineError as error:
                 return f"none ({error.what})"
             except OSError as error:
                 return f"none ({error.strerror or error})"
             self._client.log_artifacts(run_id, str(place), _MODEL)
             return words
+
+    def _saved(self, place: Path) -> str:
+        """Have the job itself save its model; return how, empty where the job has ended since."""
+        try:
+            return self._job.save(place).words
+        except SubmarineError:
+            if not self._job.done():
+                raise
+            shutil.rmtree(place, ignore_errors=True)
+            return ""
 
     def _last_checkpoint(self, place: Path) -> str:
         """Copy the last complete checkpoint that lies on this machine; return its name."""

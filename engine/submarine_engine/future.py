@@ -361,10 +361,11 @@ class Job:
         limit = None if timeout is None else time.monotonic() + timeout
         delay = _QUICKEST
         while True:
+            late = limit is not None and time.monotonic() >= limit  # before that look: it counts
             status = self.status()
             if status.state.final:
                 return status
-            if limit is not None and time.monotonic() >= limit:
+            if late:
                 raise TimeoutError(f"job {self.id} is not over after {timeout} s")
             time.sleep(delay)
             delay = min(_SLOWEST, delay * 1.5)

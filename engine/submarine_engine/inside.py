@@ -175,7 +175,9 @@ class Session:
     def _lost(self) -> JobError:
         until = time.monotonic() + _ENDS_WITHIN
         with suppress(SubmarineError):
-            while time.monotonic() < until:
+            late = False
+            while not late:
+                late = time.monotonic() >= until  # it is looked once at least, and once after that
                 status = self._cluster.status(self._job_id)
                 known = next((one for one in status.tasks if one.task == self.task), None)
                 if status.state.final or known is None or known.exited:

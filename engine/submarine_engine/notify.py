@@ -393,17 +393,28 @@ def send(paths: JobPaths, *, private: bool = False, pauses: Sequence[float] = _P
         Seconds between two tries.
     """
     entry = outbox.entry_of(paths)
-    try:
-        lock = locks.take(entry)
-    except OSError:
-        return
-    if lock is None:
-        return
-    try:
-        if _send(paths, private=private, pauses=pauses):
-            entry.unlink(missing_ok=True)
-    finally:
-        locks.drop(lock)
+    while True:
+        try:
+            lock = locks.take(entry)
+        except OSError:
+            return
+        if lock is None:
+            return
+        try:
+            told = _send(paths, private=private, pauses=pauses)
+            if told:
+                entry.unlink(missing_ok=True)
+        finally:
+            locks.drop(lock)
+        # Who has written the end since that look has met this lock, and left it to us.
+        if told or not _is_over(paths):
+            return
+
+
+def _is_over(paths: JobPaths) -> bool:
+    with suppress(FileNotFoundError, SpoiltFileError):
+        return fold(event for event, _ in read_events(paths.events)[0]).state.final
+    return False
 
 
 def _send(paths: JobPaths, *, private: bool, pauses: Sequence[float]) -> bool:

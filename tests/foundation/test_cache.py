@@ -772,3 +772,19 @@ def test_a_home_of_somebody_else_is_refused(cache, monkeypatch):
     cache.home.chmod(0o777)
     with pytest.raises(ConfigError, match="others may write"):
         noted(cache)
+
+
+def test_two_who_make_the_first_salt_at_once_have_the_same(tmp_path, monkeypatch):
+    first, second = Cache(tmp_path), Cache(tmp_path)
+    make, told = first._make, []
+
+    def make_late():
+        make()
+        told.append(second._salt())
+
+    monkeypatch.setattr(first, "_make", make_late)
+    assert first._salt() == told[0] == Cache(tmp_path)._salt()
+    salt = tmp_path / "cache" / "salt"
+    salt.write_bytes(b"spoilt")
+    assert Cache(tmp_path)._salt() == salt.read_bytes() != told[0]
+    assert [path.name for path in salt.parent.glob("*salt*")] == ["salt"]

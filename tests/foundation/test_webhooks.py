@@ -389,3 +389,28 @@ def test_a_webhook_that_is_kept_no_more_is_said(home):
             path.unlink()
     notify.send(paths, private=True, pauses=())
     assert "127.0.0.1:9 was not told" in read_warnings(paths)[0]
+
+
+def test_an_end_that_is_written_while_somebody_looks_for_it_is_told(home, monkeypatch):
+    """Who writes it finds the lock taken, by the sender of another job, and leaves it to that."""
+    spec = spec_of(notify="https://example.org/x")
+    paths, lock = put_on_record(
+        home, "local", spec, bundle_of("1"), home, lambda *_: None, secrets={}
+    )
+    locks.drop(lock)
+    outbox.note(paths, read_json(paths.record))
+    look, told = notify._send, []
+
+    def look_slowly(paths, **options):
+        found = look(paths, **options)
+        if not found:
+            journal = Journal(paths, read_json(paths.record))
+            journal.append_last(Finished(state=JobState.SUCCEEDED, reason=""))
+            journal.close()
+        return found
+
+    monkeypatch.setattr(notify, "_send", look_slowly)
+    monkeypatch.setattr(notify, "_deliver", lambda paths, *_: told.append(paths.job_id))
+    notify.send(paths)
+    assert told == [paths.job_id]
+    assert not outbox.entry_of(paths).exists()

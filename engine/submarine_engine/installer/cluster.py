@@ -140,8 +140,8 @@ class OwnCluster(ABC):
 
     def down(self) -> bool:
         """End its daemons and what runs on it, and remove all of it; whether there was anything."""
-        there = self.layout.root.exists() or bool(self._running())
         with sole_process(self.layout.lock):
+            there = self.layout.root.exists() or bool(self._running())
             self._end()
             self.layout.lock.unlink()
         with suppress(OSError):  # other clusters are in there

@@ -179,11 +179,26 @@ def strings_of(pid: int, file: str) -> list[str]:
     file
         Of its folder in ``/proc``: ``cmdline``, ``environ``.
     """
+    place, until = Path(f"/proc/{pid}"), time.monotonic() + _EXECS_WITHIN
     try:
-        content = Path(f"/proc/{pid}/{file}").read_bytes()
+        while not (content := (place / file).read_bytes()) and _is_in_exec(place):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.001)
     except OSError:  # gone, or not ours to see
         return []
     return os.fsdecode(content).split("\0")
+
+
+_EXECS_WITHIN = 0.5  # seconds: execve(2) takes a millisecond, and more where the machine is busy
+
+
+def _is_in_exec(place: Path) -> bool:
+    """Return whether a process has a program, and no words of it yet."""
+    try:
+        return not (place / "cmdline").read_bytes() and bool((place / "exe").readlink())
+    except OSError:  # a zombie, or not ours to see
+        return False
 
 
 # The daemons of a cluster: what each is, starting it, ending it.

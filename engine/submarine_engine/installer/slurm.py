@@ -149,7 +149,7 @@ class SlurmCluster(MarkedCluster[SlurmPlan]):
                 plan = replace(plan, port=port) if plan else _plan(nodes, gpus, port)
                 self._write(plan)
                 self._start(plan, report)
-            self._wait(plan, time.monotonic() + timeout)
+                self._wait(plan, time.monotonic() + timeout)  # until they have their ports
         return plan
 
     def problems(self) -> list[str]:
