@@ -359,6 +359,7 @@ class Server:
 
     def __init__(self, root: str, task: str) -> None:
         self._root = root
+        self._archive = f"{root}/{_ARCHIVE}.{os.getpid()}"
         self._folder = f"{root}/job/{task}"
         self._environment = Environment(root)
         self._heard_at = 0.0
@@ -428,7 +429,7 @@ class Server:
     def do_bring(self, body: bytes, at: int) -> dict[str, Any]:
         """Write `body`, a piece of the archive of the job's files, at byte `at` of it."""
         flags = os.O_WRONLY | os.O_CREAT | (0 if at else os.O_TRUNC)
-        descriptor = os.open(f"{self._root}/{_ARCHIVE}", flags, 0o600)
+        descriptor = os.open(self._archive, flags, 0o600)
         with open(descriptor, "wb") as file:
             file.seek(at)
             file.write(body)
@@ -436,9 +437,19 @@ class Server:
 
     def do_begin(self, _body: bytes) -> dict[str, Any]:
         """Unpack the archive, and let the task begin."""
+        # Another of these may be at it, whose driver got no answer: the task begins once.
+        with open(f"{self._root}/.begins", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(f"{self._root}/{READY}"):
+                self._begin()
+        with suppress(FileNotFoundError):
+            os.unlink(self._archive)
+        return {}
+
+    def _begin(self) -> None:
         staged = f"{self._root}/{_STAGED}"
         shutil.rmtree(staged, ignore_errors=True)
-        with tarfile.open(f"{self._root}/{_ARCHIVE}") as archive:
+        with tarfile.open(self._archive) as archive:
             more = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
             archive.extractall(staged, **more)  # type: ignore[arg-type] # noqa: S202 - our driver's own
         for part in _PARTS:
@@ -446,10 +457,13 @@ class Server:
             shutil.rmtree(place, ignore_errors=True)
             os.makedirs(f"{staged}/{part}", mode=0o700, exist_ok=True)
             os.rename(f"{staged}/{part}", place)  # noqa: PTH104 - no pathlib
-        os.unlink(f"{self._root}/{_ARCHIVE}")
         with open(f"{self._root}/{READY}", "w"):
             pass
-        return {}
+        # Those of others, who have nothing to begin any more.
+        for name in os.listdir(self._root):  # noqa: PTH208 - as above
+            if name.startswith(_ARCHIVE):
+                with suppress(OSError):
+                    os.unlink(f"{self._root}/{name}")
 
     def do_sizes(self, _body: bytes) -> dict[str, Any]:
         """Tell the size of each file of the task's folder, and whether the task is alive."""

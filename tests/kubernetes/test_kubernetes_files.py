@@ -27,7 +27,7 @@ from submarine_engine.history import JobPaths
 from submarine_engine.job import JobSpec, Resources, Role
 from submarine_engine.testing.jobs import until
 from submarine_runtime import pod as runtime
-from submarine_runtime.pod import BEGUN, ROOT, _Lease, keep, runs
+from submarine_runtime.pod import BEGUN, ROOT, Server, _Lease, keep, runs
 from websocket import ABNF, WebSocket, WebSocketException
 
 from tests.kubernetes.conftest import TASK, WireOfThisMachine
@@ -156,7 +156,7 @@ def test_a_task_that_was_killed_with_its_container_has_a_last_word(pods, brought
 
 
 def test_files_that_find_no_room_in_a_pod_are_an_error_in_words(pods, files):
-    (pods.root / ".archive").mkdir()  # nothing can be written there
+    (pods.root / ".begins").mkdir()  # nothing can be written there
     with pytest.raises(SubmissionError, match="its files cannot be written in the pod: Is a") as no:
         files.bring(pack({}, {}))
     assert no.value.fix
@@ -484,3 +484,19 @@ def test_what_a_task_begins_finds_the_jobs_python_before_the_images(tmp_path, ow
     subprocess.run(command, check=True, env={"PATH": path})
     said = (folder / "said").read_text().strip()
     assert said == ("/its/own:/bin" if own else f"{python.parent}:{path}")
+
+
+def test_two_who_begin_a_pod_begin_it_once(tmp_path):
+    """The first one's driver got no answer in time, and another one asks a second."""
+    first, second = Server(str(tmp_path), TASK), Server(str(tmp_path), TASK)
+    second._archive += "2"
+    data = pack({}, {f"job/{TASK}/": b""})
+    for server in (first, second):
+        server.do_bring(data, 0)
+    first.do_begin(b"")
+    begun = tmp_path / "job" / TASK / "begun"
+    begun.touch()
+    second.do_bring(data, 0)
+    second.do_begin(b"")
+    assert begun.exists()
+    assert not list(tmp_path.glob(".archive*"))

@@ -724,3 +724,20 @@ def test_a_folder_too_long_for_a_socket_is_refused(tmp_path):
         SlurmCluster(short)
     assert "spool.n" in refused.value.where
     assert SlurmCluster(Path("/") / ("x" * 50)).conf.name == "slurm.conf"
+
+
+def test_tasks_that_begin_and_end_while_slurm_is_asked_are_not_refused(request_of, monkeypatch):
+    over = {"job_id": 7, "job_state": ["COMPLETED"], "tres_alloc_str": ""}
+    request = request_of({**over}, tasks=(), number=7)
+    found = request._found
+    place = request._place
+
+    def late(**options):
+        jobs = found(**options)
+        for task in ("worker-0", "worker-1"):
+            (place / task).mkdir(parents=True)
+            (place / task / "node").write_text("n1")
+        return jobs
+
+    monkeypatch.setattr(request, "_found", late)
+    assert set(request.ask()) == {"worker-0", "worker-1"}

@@ -589,6 +589,8 @@ def within(
     ------
     TimeoutError
         It takes longer.
+    OSError
+        The machine starts no more threads now.
     """
     lock, found = threading.Lock(), SimpleQueue[tuple[T | None, BaseException | None]]()
     given_up = False
@@ -607,7 +609,10 @@ def within(
             with suppress(*WIRE_ERRORS):
                 late(_given(answer))
 
-    threading.Thread(target=run, daemon=True).start()
+    try:
+        threading.Thread(target=run, daemon=True).start()
+    except RuntimeError as error:  # no more threads: that passes, as a connection that breaks
+        raise OSError(str(error)) from error
     with suppress(Empty):
         return _given(found.get(timeout=seconds))
     with lock:

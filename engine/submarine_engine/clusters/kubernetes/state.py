@@ -324,7 +324,7 @@ class KubernetesState:
         with suppress(FileNotFoundError):
             return path.read_text().strip()
         make_private(self._folder)
-        aside = self._folder / f".owner.{os.getpid()}"
+        aside = self._folder / f".owner.{os.urandom(6).hex()}"
         write_aside(aside, os.urandom(8).hex().encode())
         with suppress(FileExistsError):  # another process has made one just now
             os.link(aside, path)

@@ -350,21 +350,28 @@ done
 
     # Following.
 
+    def _nodes(self) -> dict[str, str]:
+        """Return the nodes of those tasks that have begun, as they have told."""
+        nodes = {}
+        for task in self._spec.tasks:
+            with suppress(OSError):
+                nodes[task] = (self._place / task / "node").read_text()[:255]
+        return nodes
+
     def _look(self) -> AllocatedByTask | None:
         """Return the tasks with their nodes once all have begun; None before."""
         tasks = self._spec.tasks
         if len(self._given) == len(tasks):
             return self._given
-        nodes = {}
-        for task in tasks:
-            with suppress(OSError):
-                nodes[task] = (self._place / task / "node").read_text()[:255]
+        nodes = self._nodes()
         began = 0.0
         if len(nodes) < len(tasks) and self._is_new:
             return None
         with suppress(ClusterError):
             found = self._found(hurry=len(nodes) == len(tasks))
             began = max((job.began for job in found), default=0.0)
+            if len(nodes) < len(tasks):  # or they have begun since, and are over by now
+                nodes = self._nodes()
             if len(nodes) < len(tasks):
                 self._refuse_forgotten(found)
                 self._refuse_over(found)

@@ -478,7 +478,8 @@ class Hdfs:
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with what is in it; no-op where nothing is at `path`."""
         path = self._plain(path)
-        self._folders = {one for one in self._folders if not f"{one}/".startswith(f"{path}/")}
+        known = tuple(self._folders)  # at once: another thread may be adding to it
+        self._folders = {one for one in known if not f"{one}/".startswith(f"{path}/")}
         with self._talk(path, write=True), suppress(FileNotFoundError):
             self._web.rm(path, recursive=True)
 
