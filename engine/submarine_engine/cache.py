@@ -52,6 +52,7 @@ from submarine_engine.history import (
     read_json,
     shown_user,
     write_aside,
+    write_first,
     write_json,
 )
 from submarine_engine.job import JobState
@@ -215,18 +216,10 @@ class Cache:
         made = os.urandom(32)
         with suppress(OSError):
             self._make()
-            aside = path.with_name(f".salt.{os.urandom(6).hex()}")
-            write_aside(aside, made)
-            try:
-                os.link(aside, path)
-            except FileExistsError:  # another process was quicker, or it was spoilt
-                found = read_foreign(path, 64)
-                if len(found) == 32:  # noqa: PLR2004 - as above
-                    made = found
-                else:
-                    aside.replace(path)
-            finally:
-                aside.unlink(missing_ok=True)
+            write_first(path, made)
+            if len(found := read_foreign(path, 64)) == 32:  # noqa: PLR2004 - as above
+                return found
+            write_aside(path, made)  # it was spoilt
         return made
 
     def _make(self) -> None:

@@ -64,11 +64,7 @@ def home_id(home: Path) -> str:
     with suppress(FileNotFoundError):
         return path.read_text().strip()
     make_private(home)
-    aside = home / f".id.{os.urandom(6).hex()}"
-    write_aside(aside, os.urandom(16).hex().encode())
-    with suppress(FileExistsError):  # another process was quicker
-        os.link(aside, path)
-    aside.unlink()
+    write_first(path, os.urandom(16).hex().encode())
     return path.read_text().strip()
 
 
@@ -266,6 +262,39 @@ def write_aside(path: Path, data: bytes | Iterable[bytes]) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def write_first(path: Path, data: bytes) -> bool:
+    """Write `data` to `path` as `write_aside` does, where nothing is there yet.
+
+    All that make one at once, in whichever process or thread, read the same afterwards.
+
+    Parameters
+    ----------
+    path
+        The file.
+    data
+        All that it is to hold.
+
+    Returns
+    -------
+    bool
+        Whether it was written; else somebody was quicker.
+
+    Raises
+    ------
+    OSError
+        As `write_aside`.
+    """
+    aside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    write_aside(aside, data)
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink()
+    return True
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

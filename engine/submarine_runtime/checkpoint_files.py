@@ -514,10 +514,10 @@ class NewFile:
     def _lock(self) -> None:
         fcntl = standard("fcntl", "")
         self._held = os.dup(self._file.fileno())
-        tries = 0
-        while tries < _LOCK_TRIES and not self._locks(fcntl):
+        for _ in range(_LOCK_TRIES):
+            if self._locks(fcntl):
+                break
             time.sleep(_LOCK_REST)
-            tries += 1
 
     def _locks(self, fcntl: Any) -> bool:  # noqa: ANN401 - the module
         """Return False where somebody has the lock: who looks whether it is cut, for a moment."""

@@ -113,10 +113,10 @@ def _run(folder: str, log: str, relay: Relay, urls: str, below: str) -> None:
 
 def _sample(folder: str, task: int) -> bool:
     """Have what the task uses written beside its logs; return whether its GPUs are known yet."""
-    from submarine_runtime import sampling  # noqa: PLC0415 - the first line waits for no import
-
     if not os.path.exists(f"{folder}/{STARTED}"):  # noqa: PTH110 - pathlib is slow
         return False  # its node has not answered yet
+    from submarine_runtime import sampling  # noqa: PLC0415 - the first line waits for no import
+
     with suppress(OSError, ValueError, KeyError, TypeError):  # else the job goes on without
         with open(f"{folder}/{STARTED}") as file:  # noqa: PTH123 - pathlib is slow
             gpus = loads(file.read())["gpus"]

@@ -442,8 +442,11 @@ class Server:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.exists(f"{self._root}/{READY}"):
                 self._begin()
-        with suppress(FileNotFoundError):
-            os.unlink(self._archive)
+        # This one's, and those of others, who have nothing to begin any more.
+        for name in os.listdir(self._root):  # noqa: PTH208 - no pathlib
+            if name.startswith(_ARCHIVE):
+                with suppress(OSError):
+                    os.unlink(f"{self._root}/{name}")
         return {}
 
     def _begin(self) -> None:
@@ -459,11 +462,6 @@ class Server:
             os.rename(f"{staged}/{part}", place)  # noqa: PTH104 - no pathlib
         with open(f"{self._root}/{READY}", "w"):
             pass
-        # Those of others, who have nothing to begin any more.
-        for name in os.listdir(self._root):  # noqa: PTH208 - as above
-            if name.startswith(_ARCHIVE):
-                with suppress(OSError):
-                    os.unlink(f"{self._root}/{name}")
 
     def do_sizes(self, _body: bytes) -> dict[str, Any]:
         """Tell the size of each file of the task's folder, and whether the task is alive."""

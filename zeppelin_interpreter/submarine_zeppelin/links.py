@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from submarine_engine.errors import JobError, SubmarineError
-from submarine_engine.history import default_home, make_private
+from submarine_engine.history import default_home, make_private, write_first
 from submarine_engine.records import open_job
 from submarine_engine.tensorboard.auth import KEY_HEADER
 from submarine_engine.tensorboard.board import PREFIX, Board, Files, wait_for_board
@@ -142,13 +142,7 @@ def _key() -> bytes:
     with suppress(FileNotFoundError):
         return _read_key(path)
     make_private(path.parent)
-    fresh = path.with_name(f"links.key.{secrets.token_hex(8)}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-        file.write(secrets.token_bytes(_KEY_SIZE))
-    with suppress(FileExistsError):  # another interpreter was first: its key counts
-        os.link(fresh, path)
-    fresh.unlink()
+    write_first(path, secrets.token_bytes(_KEY_SIZE))  # where another interpreter was no quicker
     return _read_key(path)
 
 

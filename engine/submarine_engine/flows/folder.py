@@ -166,15 +166,9 @@ def create_json(place: Place, data: Mapping[str, Any]) -> dict[str, Any] | None:
         What is there is no JSON.
     """
     if isinstance(place, Path):
-        aside = place.with_name(f".{place.name}.{os.urandom(6).hex()}")
-        history.write_json(aside, data)
-        try:
-            os.link(aside, place)  # fails where somebody else was quicker
-        except FileExistsError:
-            return history.read_json(place) or {}
-        finally:
-            aside.unlink()
-        return None
+        if history.write_first(place, _encoded(data)):
+            return None
+        return history.read_json(place) or {}
     if place.storage.create(place.path, _encoded(data)):
         return None
     limit = time.monotonic() + _HALF_WRITTEN

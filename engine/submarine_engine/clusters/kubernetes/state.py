@@ -20,7 +20,7 @@ from submarine_engine.clusters.kubernetes.client import LONGEST_REASON
 from submarine_engine.clusters.kubernetes.kueue import EVICTED, Kueue, is_eviction
 from submarine_engine.clusters.kubernetes.manifest import FILES_CONTAINER, OWNER, TASK_CONTAINER
 from submarine_engine.clusters.polled import WORK, Polled
-from submarine_engine.history import make_private, write_aside
+from submarine_engine.history import make_private, write_first
 
 if TYPE_CHECKING:
     from submarine_engine.clusters.backend import SubmitQueue
@@ -324,11 +324,7 @@ class KubernetesState:
         with suppress(FileNotFoundError):
             return path.read_text().strip()
         make_private(self._folder)
-        aside = self._folder / f".owner.{os.urandom(6).hex()}"
-        write_aside(aside, os.urandom(8).hex().encode())
-        with suppress(FileExistsError):  # another process has made one just now
-            os.link(aside, path)
-        aside.unlink()
+        write_first(path, os.urandom(8).hex().encode())
         return path.read_text().strip()
 
     def pods(self, *, since: float = -math.inf, hurry: bool = False) -> dict[str, Pod]:

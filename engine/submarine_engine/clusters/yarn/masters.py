@@ -635,8 +635,8 @@ class Masters:
 
     def _idle_masters(self) -> list[Master]:
         """Return those that run, and that no job needs, watched already or not."""
-        idle = [master for master in self._masters.values() if master.is_idle]
-        return [master for master in idle if not self._is_noted(master.app_id)]
+        every = self._masters.values()
+        return [one for one in every if one.is_idle and not self._is_noted(one.app_id)]
 
     def _is_unneeded(self, master: Master) -> bool:
         if master.jobs:
