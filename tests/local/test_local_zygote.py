@@ -367,7 +367,9 @@ def test_it_ends_when_a_library_changes(ahead, library, how):
 def test_it_ends_when_it_is_idle(ahead, monkeypatch):
     monkeypatch.setenv("SUBMARINE_IMPORTS_IDLE", "1")
     ahead.run(WARM)
-    until(lambda: ahead.folders and not ahead.pids())
+    begun = "hosts/*/zygotes/*/lock"
+    until(lambda: list(ahead.local.home.glob(begun)))
+    until(lambda: not ahead.pids())
     assert not ahead.ready()
     assert not (ahead.folders[0] / "unfit").exists()
 
@@ -419,7 +421,8 @@ def test_more_imports_take_its_place(ahead):
     before = ahead.pids()
     script = IS_FORKED + "print('asyncio' in sys.modules)"
     ahead.run(HEAVY + "import decimal, asyncio")
-    until(lambda: ahead.ready() and ahead.pids() not in (before, []))
+    # In this order: what is ready before there is another process is the former one.
+    until(lambda: ahead.pids() not in (before, []) and ahead.ready())
     assert ahead.run(script).out == "True\nTrue\n"
     # One that needs less keeps it, and so does one that needs hardly more.
     before = ahead.pids()
