@@ -373,6 +373,10 @@ class Forward:
     def _lead(self, connection: socket.socket, address: tuple[str, int]) -> None:
         with connection:
             if not is_own(address[1], self.port):
+                try:
+                    connection.getpeername()
+                except OSError:  # it was cut off before it could be asked whose it is
+                    return
                 self._failed("a connection of another user was refused")
                 return
             try:

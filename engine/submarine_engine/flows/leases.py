@@ -213,16 +213,17 @@ class _Turns:
         seen: tuple[int, dict[str, Any]] | None = None
         since = 0.0
         while True:
+            looked = time.monotonic()  # what is read now is no older: a waiter may be stopped, too
             number = self.last()
             said = self.read(number) if number else {"free": True}
             if (number, said) != seen:
                 seen, since = (number, said), time.monotonic()
-            expired = time.monotonic() - since > EXPIRES
+            expired = looked - since > EXPIRES
             if said.get("free") is True or _is_gone(said) or expired:
                 lease = self._next(number)
                 if lease is not None:
                     return lease
-            if time.monotonic() >= limit:
+            if looked >= limit:
                 return None
             time.sleep(_NAP)
 

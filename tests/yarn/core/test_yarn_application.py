@@ -83,8 +83,16 @@ def write_script(folder, task):
     return command, {**os.environ, **service.env, "LOG_DIRS": str(folder)}
 
 
-def test_a_container_is_not_over_before_its_task(tmp_path):
+# A shell that pauses where a signal has just ended its wait, for as long as the task still takes.
+PAUSES = "while kill -0 $task; do sleep 0.02; done; "
+
+
+@pytest.mark.parametrize("pause", ["", PAUSES], ids=["", "slow"])
+def test_a_container_is_not_over_before_its_task(tmp_path, pause):
     command, environment = write_script(tmp_path, TASK)
+    script = tmp_path / ".skein.sh"
+    before, found, after = script.read_text().partition("kill -0 $task")
+    script.write_text(before + pause + found + after)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, start_new_session=True
     ) as container:

@@ -210,8 +210,10 @@ while :; do
   wait $task; code=$?
   kill -0 $task 2>/dev/null || break
 done
-kills; [ $code = 0 ] || [ "$count" = "$before" ] || oom=" oom"
 trap '' TERM
+# A signal may have ended the wait, and the task itself since then: its own status counts.
+wait $task 2>/dev/null; late=$?; [ $late = 127 ] || code=$late
+kills; [ $code = 0 ] || [ "$count" = "$before" ] || oom=" oom"
 shopt -s dotglob nullglob
 set -- logdir/*
 if [ $# -gt 0 ]; then
