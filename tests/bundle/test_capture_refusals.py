@@ -17,6 +17,8 @@ from submarine_engine.bundle import capture as capture_module
 from submarine_engine.bundle.capture import Capture
 from submarine_engine.errors import CannotTravelError
 
+from tests.jobs import until
+
 
 def captured(**values):
     capture = Capture()
@@ -185,8 +187,14 @@ def test_no_property_is_called():
 
 @pytest.mark.parametrize("way", ["cell", "call"])
 def test_what_hangs_is_named_and_can_be_interrupted(notebook, monkeypatch, way):
-    # Counted from before the first value is looked at: a busy machine may be some time until then.
-    monkeypatch.setattr(capture_module, "PATIENCE", 1.0)
+    monkeypatch.setattr(capture_module, "PATIENCE", 0.1)
+    say = capture_module.Notice._say
+
+    def say_once_it_is_known(notice):
+        until(lambda: notice.now)  # counted from before the first value is looked at
+        say(notice)
+
+    monkeypatch.setattr(capture_module.Notice, "_say", say_once_it_is_known)
     notebook.run(
         "import threading\n"
         "told = threading.Event()\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from submarine_engine.history import TaskPaths
@@ -102,6 +103,8 @@ def test_files_are_read_again_only_as_they_change_and_always_at_the_end(
     Job.cluster.home = home
     spec = stage.record().spec
     task.reported.write_text('{"at": 1, "step": 0, "loss": 2}\n{"at": 2, "step": 1, "loss": 1}\n')
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("submarine_magics.card.throttled_reads.time", clock)
     (first,) = read_curves(Job(), spec)
     assert first.last == "1"
     with task.reported.open("a") as file:

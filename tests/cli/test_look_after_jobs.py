@@ -301,7 +301,14 @@ def test_where_a_jobs_tasks_stand(folder, submarine):
     job = open_job("train")
     logs = [JobPaths(default_home(), job.id).task(f"worker-{n}").stdout for n in range(3)]
     until(lambda: all(log.exists() and log.stat().st_size for log in logs) and job.running())
-    done = submarine("job", "stacks", "train")
+
+    def stand():  # what is printed comes before they stand where they stay
+        found = submarine("job", "stacks", "train")
+        text = found.stdout.decode()
+        stay = "rank 0: train.py, line 8:" in text and "ranks 1, 2: train.py, line 4" in text
+        return stay and found
+
+    done = until(stand)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode().splitlines() == [
         "rank 0: train.py, line 8: time.sleep(3600)",

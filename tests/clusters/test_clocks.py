@@ -33,7 +33,7 @@ def test_a_task_begins_and_returns_within_its_life_whatever_its_nodes_clock_says
     node.mkdir()
     paths = JobPaths(tmp_path / "home", new_job_id())
     container = Container(paths, "worker-0", 0, Disk(node))
-    given, mono = time.time(), time.monotonic()
+    mono, given = time.monotonic(), time.time()
     container.give(Allocated("1/worker-0", "n1", given))
     began, returned = time.time() + ahead, time.time() + ahead + 0.001
     (node / "started.json").write_text(json.dumps({"at": [began, 5.0], "gpus": []}))

@@ -102,14 +102,14 @@ def test_what_fails_beside_the_jobs_ends_no_keeper(own, monkeypatch, capsys):
 
     def tend():
         seen.append(1)
-        if len(seen) == 2:
+        if len(seen) == 1:
             folder.hand(A_JOB)  # of a job that is gone
         raise ValueError("no reason")
 
     monkeypatch.setattr(backend, "idle", 1.0)
     monkeypatch.setattr(backend, "tend", tend)
     mine.run()
-    assert len(seen) > 2
+    assert len(seen) > 1
     assert folder.open_jobs() == []
     assert capsys.readouterr().err.count("ValueError: no reason") == 1
 

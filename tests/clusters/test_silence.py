@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import threading
 from types import SimpleNamespace
 from unittest.mock import Mock, PropertyMock
 
@@ -22,6 +21,8 @@ from submarine_engine.events import Moment, Warned
 from submarine_engine.history import JobPaths, new_job_id
 from submarine_engine.job import JobSpec, JobState
 from submarine_engine.lifecycle import JobStatus
+
+from tests.jobs import LIMIT
 
 
 class Task:
@@ -99,7 +100,8 @@ def test_a_crowd_rests_beside_a_full_disk(monkeypatch):
     monkeypatch.setattr(Run, "_is_crowd", True)
     first = Task()
     first.trouble = errno.ENOSPC
-    Run(first, started=Moment.now())._rest(threading.Event(), 0.2)
+    stop = SimpleNamespace(is_set=lambda: bool(first.looks), wait=lambda _: None)
+    Run(first, started=Moment.now())._rest(stop, LIMIT)
     assert first.looks
 
 

@@ -291,10 +291,11 @@ class Execution:
                 job.process.send_signal(signal.SIGTERM)
 
     def to_json(self):
-        return {"project": self.project, "execid": self.number, "submitTime": self.submitted,
-                "submitUser": self.user, "flow": self.flow.name, "flowId": self.flow.name,
-                "status": self.status, "attempt": 0,
-                "nodes": [job.to_json() for job in self.jobs.values()]}  # fmt: skip
+        with self.changed:
+            nodes = [job.to_json() for job in self.jobs.values()]
+            return {"project": self.project, "execid": self.number, "submitTime": self.submitted,
+                    "submitUser": self.user, "flow": self.flow.name, "flowId": self.flow.name,
+                    "status": self.status, "attempt": 0, "nodes": nodes}  # fmt: skip
 
 
 class AzkabanDouble:

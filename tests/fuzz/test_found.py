@@ -52,7 +52,7 @@ class Answers:
 @pytest.fixture
 def interpreter():
     listener = Listener("127.0.0.1")
-    listener.serve(Answers(), lambda: None, lambda _: "")
+    listener.serve(Answers(), lambda _: None, lambda _: "")
     yield listener
     listener.close()
 
@@ -127,17 +127,18 @@ def test_who_says_half_a_request_and_goes_leaves_nothing_on_the_screen(log_pages
 
 
 def test_a_request_that_comes_byte_by_byte_is_waited_for_so_long(log_pages, monkeypatch):
-    monkeypatch.setattr(pages.Handler, "timeout", 0.5)
-    with log_pages.connect() as connection:
+    with monkeypatch.context() as hasty:
+        hasty.setattr(pages.Handler, "timeout", 0.5)
+        with log_pages.connect() as connection:
 
-        def is_sent_away():
-            try:
-                connection.sendall(b"x")
-            except OSError:
-                return True
-            return False
+            def is_sent_away():
+                try:
+                    connection.sendall(b"x")
+                except OSError:
+                    return True
+                return False
 
-        until(is_sent_away)
+            until(is_sent_away)
     log_pages.honest()
 
 
@@ -160,10 +161,8 @@ def _is_answered(listener):
     return True
 
 
-def test_who_asks_for_a_tracker_and_says_nothing_takes_no_thread_for_ever(monkeypatch):
+def test_who_asks_for_a_tracker_and_says_nothing_takes_no_thread_for_ever(monkeypatch, port):
     monkeypatch.setattr(xgboost_tracker, "_MOST", 3)
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
     before = threading.active_count()
     xgboost_tracker.Trackers(2, "127.0.0.1", port)._ports.append(4711)
     kept = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]

@@ -77,7 +77,8 @@ def test_a_cell_may_await(kernel):
 
 def test_an_interrupt_reaches_a_cell_that_awaits(kernel):
     cell = (
-        "%%submarine --gpus 0\nimport asyncio\nprint('waits')\ntry:\n    await asyncio.sleep(600)\n"
+        "%%submarine --gpus 0\nimport asyncio\n"
+        "try:\n    print('waits')\n    await asyncio.sleep(600)\n"
         "finally:\n    print('was told')"
     )
     sent, come = start(kernel, cell)

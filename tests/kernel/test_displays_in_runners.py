@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import subprocess
 import sys
 
@@ -121,6 +122,8 @@ def test_a_notebook_that_is_run_again_changes_in_five_lines_of_ours_at_most(tmp_
         cards = [output.data[CARD] for output in shown if CARD in output.get("data", {})]
         assert [card["state"] for card in cards] == ["succeeded"]
         texts.append(nbformat.writes(ran).splitlines())
-    changed = [line for line in difflib.ndiff(*texts) if line.startswith("- ")]
+    curves = re.compile(r'- +"  (?:CPU|memory) ')  # of a job that took longer than two seconds
+    lines = [line for line in difflib.ndiff(*texts) if line.startswith("- ")]
+    changed = [line for line in lines if not curves.match(line)]
     assert len(changed) <= 5, changed
     assert "http://" not in "\n".join(texts[0])

@@ -120,7 +120,7 @@ def test_a_plugin_that_does_not_log_in_is_told(server, tmp_path, monkeypatch, te
 
 def test_a_plugin_that_waits_for_somebody_is_given_up(server, tmp_path, monkeypatch):
     monkeypatch.setattr(client, "_LOGS_IN_WITHIN", 0.3)
-    config = kubeconfig(tmp_path / "one-kubeconfig", server.url, logged_in_by("sleep", "5"))
+    config = kubeconfig(tmp_path / "one-kubeconfig", server.url, logged_in_by("sleep", "60"))
     monkeypatch.setenv("KUBECONFIG", str(config))
     with pytest.raises(ConfigError, match="has not ended within"):
         Kubernetes()

@@ -29,6 +29,7 @@ from submarine_engine.clusters.kubernetes.manifest import (
 from submarine_engine.clusters.kubernetes.noted import python_of
 from submarine_engine.clusters.kubernetes.quota import refuse_beyond_quota
 from submarine_engine.clusters.kubernetes.state import Node, Pod, fits, needs
+from submarine_engine.clusters.polled import Polled
 from submarine_engine.config import load_config
 from submarine_engine.errors import (
     ClusterError,
@@ -43,6 +44,7 @@ from submarine_engine.history import JobPaths, make_private
 from submarine_engine.job import JobSpec, Resources, Role
 
 from tests.certificates import certificate
+from tests.jobs import LIMIT
 from tests.kubernetes.conftest import StandInServer, kubeconfig
 
 LAUNCH = {
@@ -525,6 +527,7 @@ def test_who_is_gone_is_deleted(server):
 
 
 def test_a_server_that_is_away_is_asked_once_by_many(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "_SILENT_FOR", LIMIT)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "away", "http://127.0.0.1:1")))
     api = Kubernetes()
     with pytest.raises(ClusterError, match="does not answer") as first:
@@ -695,6 +698,8 @@ def in_a_pod(tmp_path, monkeypatch):
     (account / "token").write_text("of-the-account")
     (account / "ca.crt").write_bytes(authority.read_bytes())
     monkeypatch.setattr(client, "_IN_CLUSTER", account)
+    # Both ends of a handshake are this process: on a busy machine it may be late.
+    monkeypatch.setattr(client, "PATIENCE", (LIMIT, LIMIT))
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(account / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(account / "ca.crt"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
@@ -768,6 +773,7 @@ def test_who_is_before_a_job_in_its_queue_is_counted(server):
         workload("runs", 1, **admitted),
         workload("put-away", 1, spec={"queueName": "team", "active": False}),
     )
+    kueue._workloads = Polled(kueue._workloads._ask, holds=LIMIT)  # however slow the machine
     before, words = kueue.waiting("team", ["mine"])
     assert before == 2
     assert words == ("the quota of the queue team is in use: 2 more of nvidia.com/gpu needed (any)")

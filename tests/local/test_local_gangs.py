@@ -51,7 +51,7 @@ def pids(local, job_id):
         task: pid
         for task, folder in folders.items()
         for pid, command in commands.items()
-        if folder in command
+        if command.rstrip().endswith(folder)  # who measures the tasks has all of their folders
     }
 
 
@@ -67,9 +67,13 @@ def test_each_task_has_its_own_gpus_folder_and_threads(local):
     worker, ps = roles(worker=2, ps=1)
     ps = Role(name="ps", resources=Resources(gpus=0, vcores=1))
     names = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "SUBMARINE_TASK_DIR"
-    job_id = local.submit(
-        f"import os; print([os.environ.get(name) for name in {names}])", roles=(worker, ps)
+    served = str(local.folder / "served")
+    script = (
+        f"import os, time\nprint([os.environ.get(name) for name in {names}], flush=True)\n"
+        f"if os.environ['SUBMARINE_TASK'] == 'ps-0': open({served!r}, 'w').close()\n"
+        f"while not os.path.exists({served!r}): time.sleep(0.02)\n"  # it ends with the workers
     )
+    job_id = local.submit(script, roles=(worker, ps))
     status = local.follow_several(job_id)
     assert status.state is JobState.SUCCEEDED, status.reason
     shown = {task: out(local, job_id, task) for task in tasks_of}

@@ -27,6 +27,7 @@ else:
         threading.Event().wait(0.01)
 print("goes on", flush=True)
 while not os.path.exists({gate!r} + "2"):
+    print(end=".", flush=True)  # else it would hang once more
     time.sleep(0.01)
 """
 

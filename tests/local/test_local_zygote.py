@@ -209,7 +209,7 @@ def test_a_forked_task_ends_as_a_fresh_one(ahead, script, state, code, words):
         assert words in story.status.reason
     assert stories[0].kinds == stories[1].kinds
     assert ahead.ready()  # nothing that ran on to its end was the zygote itself
-    assert ahead.pids() == before
+    until(lambda: ahead.pids() == before)
 
 
 def test_a_forked_task_is_interrupted_when_it_is_cancelled(ahead, tmp_path):
@@ -249,13 +249,13 @@ def test_the_task_dies_with_its_supervisor(ahead, tmp_path):
 
 def test_a_job_survives_its_zygote(ahead, tmp_path):
     ahead.warm()
+    (pid,) = ahead.pids()
     gate = tmp_path / "gate"
     job_id = ahead.submit(
         IS_FORKED + f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\n",
         gpus=1,
     )
     ahead.local.until_running(job_id)
-    (pid,) = ahead.pids()
     os.kill(pid, signal.SIGKILL)
     until(lambda: not ahead.pids())
     assert not ahead.is_forked()  # a socket where nobody listens
@@ -396,7 +396,8 @@ def test_it_ends_when_memory_is_low(tmp_path):
     assert not (tmp_path / "zygote" / "socket").exists()
 
 
-def test_there_is_one_for_a_folder(tmp_path):
+def test_there_is_one_for_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(zygotes, "_PATIENCE", LIMIT)
     folder = tmp_path / "zygote"
     first = by_hand(folder)
     try:
@@ -421,15 +422,15 @@ def test_more_imports_take_its_place(ahead):
     before = ahead.pids()
     script = IS_FORKED + "print('asyncio' in sys.modules)"
     ahead.run(HEAVY + "import decimal, asyncio")
-    # In this order: what is ready before there is another process is the former one.
-    until(lambda: ahead.pids() not in (before, []) and ahead.ready())
+    # In this order: what is ready while the former one is there is that.
+    until(lambda: not {*before} & {*ahead.pids()} and ahead.ready())
     assert ahead.run(script).out == "True\nTrue\n"
     # One that needs less keeps it, and so does one that needs hardly more.
-    before = ahead.pids()
+    before = until(lambda: len(found := ahead.pids()) == 1 and found)
     ahead.run(WARM)
     ahead.run(HEAVY + "import wave")
     assert ahead.run(script).out == "True\nTrue\n"
-    assert ahead.pids() == before
+    until(lambda: ahead.pids() == before)
 
 
 @pytest.mark.sampled
@@ -651,7 +652,12 @@ def many(tmp_path, monkeypatch):
 def attempts(count=2, before="", wait=""):
     """Return a script that fails in all its attempts but the last, after `wait`."""
     return (
-        f"{before}\nimport os\nattempt = int(os.environ['SUBMARINE_ATTEMPT'])\n"
+        f"{before}\nimport os, time\nattempt = int(os.environ['SUBMARINE_ATTEMPT'])\n"
+        "place = f'told-{attempt}-'\n"
+        "open(place + os.environ.get('RANK', '0'), 'w').close()\n"
+        "ranks = range(int(os.environ.get('WORLD_SIZE', '1')))\n"
+        # Who fails first ends the others: each has told before.
+        "while not all(os.path.exists(f'{place}{rank}') for rank in ranks): time.sleep(0.01)\n"
         f"if attempt < {count}:\n    {wait or 'pass'}\n    raise ValueError('once more')\n"
     )
 

@@ -70,6 +70,8 @@ def test_a_keeper_and_a_worker_that_are_killed_cost_no_call(home, tmp_path, monk
         (tmp_path / "side-keeper").touch()
         until(lambda: len(begun()) > count + 8, 120)
         os.kill(begun()[-1][1], signal.SIGKILL)
+        # Who takes its place is there before the last calls: else the pool withdraws it.
+        until(lambda: len({worker for _, worker in begun()}) == 3, 120)
         (tmp_path / "side-worker").touch()
         out, _ = program.communicate(timeout=200)
     assert json.loads(out) == list(range(40))

@@ -96,16 +96,19 @@ def test_calls_are_cancelled_twice_and_after_the_shutdown(tmp_path):
 @pytest.mark.parametrize("forks", [True, False])
 def test_a_call_of_a_batch_that_runs_is_taken_back_before_it_begins(tmp_path, forks):
     Program(tmp_path, PROGRAM).run(f"""
-        flags = [{str(tmp_path)!r} + "/" + name for name in "abc"]
+        flags = [{str(tmp_path)!r} + "/" + name for name in "abcd"]
         Path(flags[2]).touch()
         with Kept(1, gpus=0, forks={forks}) as ex:
-            ex.map(hold, flags, chunksize=3)
-            until(kept[0].running)
-            assert kept[1].cancel()
+            ex.submit(hold, flags[3])
+            until(kept[0].running)  # all three are there before one of them is given
+            ex.map(hold, flags[:3], chunksize=3)
+            Path(flags[3]).touch()
+            until(kept[1].running)
+            assert kept[2].cancel()
             until(lambda: heard(b'"withdraw"'))
             Path(flags[0]).touch()
             Path(flags[1]).touch()
-            assert kept[2].result(120) == flags[2]
+            assert kept[3].result(120) == flags[2]
         assert not Path(flags[1] + ".begun").exists()
     """)
 

@@ -97,6 +97,13 @@ PLAN = {"job_id": JOB, "task": "worker-0"}
 
 
 def test_nobody_answers(tmp_path, monkeypatch):
+    now = SimpleNamespace(value=0.0)
+
+    def sleep(seconds):
+        now.value += seconds
+
+    monkeypatch.setattr(exchange.time, "sleep", sleep)
+    monkeypatch.setattr(exchange.time, "monotonic", lambda: now.value)
     monkeypatch.setattr(exchange, "PATIENCE", 1.0)  # the carrier comes back within a moment
     carrier = Deaf()
     with pytest.raises(exchange.NobodyAnsweredError, match="no answer came within 1 s"):

@@ -106,10 +106,12 @@ def test_code_that_has_come_to_its_own_end_tells_that(begin):
 
 def test_stacks_are_told_while_the_frames_are_kept(begin):
     task = begin(
-        "import time\nclass Slow:\n    def __reduce__(self):\n"
-        "        print('keeping', flush=True)\n        time.sleep(600)\n"
+        "import os, time\nclass Slow:\n    def __reduce__(self):\n"
+        "        print('keeping', flush=True)\n"
+        "        while not os.path.exists('told'): time.sleep(0.01)\n"
+        "        return int, ()\n"
         "def wait(slow):\n    print('here', flush=True)\n    time.sleep(600)\nwait(Slow())",
-        seconds=9.0,  # a third of them is the time that it has to tell its stacks
+        seconds=180.0,  # a third of them is the time that it has to tell its stacks
     )
     task.said("here")
     ask(task)
@@ -119,6 +121,7 @@ def test_stacks_are_told_while_the_frames_are_kept(begin):
     told = (task.folder / STACKS).read_text()
     thread, *_ = read_threads(told, Source.of(task.folder))
     assert thread.steps[-1].function == "wait"
+    (task.workdir / "told").touch()
     assert task.wait() == -signal.SIGKILL
     assert [frame.function for frame in opened(task).frames if frame.own] == ["<module>", "wait"]
 

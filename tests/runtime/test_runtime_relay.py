@@ -148,6 +148,7 @@ def test_beside_a_container_anothers_failure_is_brought_to_who_can_hear_of_it(
 
 
 def test_beside_a_container_nothing_is_asked_before_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(relay, "_EVERY", 3600.0)
     beside = relay.Relay("job", str(tmp_path), os.getpid())
     monkeypatch.setattr(beside, "_poll", lambda: pytest.fail("it is too soon"))
     beside.step()

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import submarine_runtime
@@ -153,7 +155,10 @@ def test_a_fork_that_did_not_wait_for_the_thread_leaves_one(tmp_path, monkeypatc
     waiter = stacks._Waiter(str(tmp_path / STACKS), 0)
     waiter.start()
     waiter._native = threading.get_native_id()
+    ticks = iter([0.0, 0.0])  # one turn of its loop, however late
+    clock = SimpleNamespace(monotonic=lambda: next(ticks, 1.0), sleep=time.sleep)
     with monkeypatch.context() as patch:
+        patch.setattr(stacks, "time", clock)
         patch.setattr(os, "listdir", lambda _: ["1", str(waiter._native)])
         waiter.end()
     assert not heard or waiter._takes_end()  # as the thread does, which ends then

@@ -354,7 +354,9 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
 
         def kill(job_id):
             path = Path(os.environ["SUBMARINE_HOME"], "jobs", job_id, "supervisor.lock")
-            told = json.loads(path.read_text())
+            while not (text := path.read_text()):  # its supervisor says a moment later who it is
+                time.sleep(0.02)
+            told = json.loads(text)
             if {whole}:
                 os.kill(told["pid"], signal.SIGKILL)
             with suppress(ProcessLookupError):  # it goes with its supervisor
@@ -392,6 +394,7 @@ def test_a_sweep_whose_controller_is_killed_tells_each_trial_once(program, whole
 def test_a_sweep_whose_job_is_not_on_record_goes_on(program):
     told, _ = program("""
         import shutil
+        from pathlib import Path
         from submarine_engine import open_sweep
         from submarine_engine.sweeps import sweeping
 
@@ -409,7 +412,11 @@ def test_a_sweep_whose_job_is_not_on_record_goes_on(program):
         found = open_sweep("cut")
         before = [found.job_id, found.runs]
         found.resume().wait()
-        shutil.rmtree(os.environ["SUBMARINE_HOME"] + "/jobs/" + found.job_id)
+        folder = Path(os.environ["SUBMARINE_HOME"], "jobs", found.job_id)
+        # Its supervisor's last word, which comes after that for those who wait.
+        while json.loads((folder / "status.json").read_text())["finished"] is None:
+            time.sleep(0.02)
+        shutil.rmtree(folder)
         before += [found.runs]
         found.extend(1).wait()
         print(json.dumps([before, found.counts()]))

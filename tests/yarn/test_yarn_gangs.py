@@ -11,7 +11,7 @@ from submarine_engine.history import JobPaths, read_json
 from submarine_engine.job import JobSpec, JobState, Resources, Role
 
 from tests.hadoop import yarn_cluster
-from tests.jobs import bundle_of, until
+from tests.jobs import LIMIT, bundle_of, until
 
 PATIENCE = 300.0
 LARGE, SMALL = (512, 1, 1), (512, 1, 0)
@@ -64,7 +64,8 @@ class Heard:
         return {"progress": self.told[-1] * 100 if self.looks >= self.after else 55.0}
 
 
-def test_a_smaller_container_waits_for_a_heartbeat_after_a_larger_one():
+def test_a_smaller_container_waits_for_a_heartbeat_after_a_larger_one(monkeypatch):
+    monkeypatch.setattr("submarine_engine.clusters.yarn.masters._HEARD", LIMIT)
     both = Heard(after=4)
     master = Master("key", None, app_id="application_1_1", app=both)
     master.wait_to_ask(both, LARGE, [])

@@ -51,8 +51,9 @@ def test_commands_paragraphs_and_jobs_of_other_notes_run_beside_a_job(client, no
         assert "beside-first" in str(listed["results"])
         assert text(other.write("%submarine.python\n40 + 2")) == "42\n"
         second = begin(other, JOB.format(name="beside-second", go=str(go)))
-        assert note.paragraph(first)["status"] == "RUNNING"
-        assert other.paragraph(second)["status"] == "RUNNING"
+        for where, number in ((note, first), (other, second)):
+            # Zeppelin's own look, which may be later than the first line.
+            where.wait(number, lambda found: found["status"] == "RUNNING")
         go.touch()
         for where, number, name in ((note, first, "first"), (other, second, "second")):
             found = where.wait(number)

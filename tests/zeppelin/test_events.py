@@ -55,6 +55,7 @@ def test_a_result_waits_for_what_is_under_way_however_long_that_takes(zeppelin, 
     shown.append(0, "line 2\n")  # the result has it
     ending = threading.Thread(target=events.over, args=(shown,))
     ending.start()
+    until(lambda: shown.over)
     ending.join(1.5)  # longer than it takes to try a Zeppelin again that was away
     assert ending.is_alive()
     zeppelin.answers.set()

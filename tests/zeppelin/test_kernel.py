@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -193,7 +194,8 @@ def test_an_interrupted_shell_that_does_not_end_is_ended(kernel):
 
     script = "trap '' INT\necho begun\nwhile :; do sleep 0.05; done"
     reply = kernel.run(f"%%submarine.sh\n{script}", {}, take)
-    assert "the shell was ended by SIGTERM" in reply["evalue"]
+    # It is killed where it does not end in time, as on a busy machine.
+    assert re.search("the shell was ended by SIG(TERM|KILL)", reply["evalue"])
 
 
 def test_one_that_is_closed_between_its_start_and_a_paragraph_says_that_jobs_go_on(kernel):

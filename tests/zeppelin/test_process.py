@@ -20,6 +20,7 @@ from submarine_engine.records import list_jobs, open_job
 from submarine_zeppelin import service
 from submarine_zeppelin.sessions import clear_left
 from submarine_zeppelin.wire import Listener
+from thriftpy2.thrift import TException
 
 from tests.jobs import until
 from tests.zeppelin.server import free_port
@@ -118,11 +119,21 @@ def test_an_option_of_the_setting_that_is_refused_is_named_by_its_property(tmp_p
     assert "from the interpreter's setting: submarine.job.queue=root.default" in shown(outputs)
 
 
+def are_taken(port):
+    """Return whether a server has read all that came to its port."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return not any(
+        row[1].endswith(f":{port:04X}") and row[3] == "01" and int(row[4].partition(":")[2], 16)
+        for row in rows
+    )
+
+
 def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
     go = tmp_path / "go"
     text = WAITS.format(str(go))
     answers = [talk.start(text, RUN) for _ in range(3)]
     talk.hear("begun")
+    until(lambda: are_taken(talk.port))
     go.touch()
     until(lambda: all(answers))
     assert {answer[0][0] for answer in answers} == {"SUCCESS"}
@@ -239,11 +250,10 @@ def test_progress_and_link_of_a_job(talk, tmp_path):
 
 def test_pages_are_told_to_draw_what_has_just_come(talk):
     assert talk.interpret("40 + 2") == ("SUCCESS", [("TEXT", "42\n")])
-    until(lambda: len(talk.events.links) >= 2)
+    until(lambda: talk.events.links)  # who is late makes one of the two
     # Nothing new: another link beside the paragraph would make a menu of them.
-    assert [json.loads(told) for told in talk.events.links] == [
-        {"noteId": "n1", "paraId": "p1"}, {"noteId": "n1", "paraId": "p1"},
-    ]  # fmt: skip
+    told = [json.loads(one) for one in talk.events.links]
+    assert all(one == {"noteId": "n1", "paraId": "p1"} for one in told)
 
 
 def test_a_kernel_that_dies_is_started_again(talk):
@@ -340,7 +350,8 @@ def test_shutdown_ends_process_and_kernel(talk):
     talk.interpret("1")
     kernels = kernel_of(talk.process.pid)
     assert kernels
-    talk.call("shutdown")
+    with suppress(OSError, EOFError, TException):  # it may be gone before its answer is
+        talk.call("shutdown")
     assert talk.process.wait(180) == 0
     until(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in kernels))
 

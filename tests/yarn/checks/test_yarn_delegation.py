@@ -214,9 +214,9 @@ def test_200_jobs_have_one_token_and_none_waits_for_a_namenode_that_hangs(node, 
         node.tokens[former][0] = 700.0
         delegation._held = delegation._held._replace(ends_at=700.0)
         assert set(many(delegation, wait=False)) == {former}
-        assert set(many(delegation, wait=True)) == {
-            former
-        }  # it counts: there is nothing to wait for
+        # It counts: there is nothing to wait for.
+        assert set(many(delegation, wait=True)) == {former}
+        until(lambda: hanging.count)  # its thread may begin late
         assert hanging.count == 1
         hanging.answers.set()
         until(lambda: delegation._asking is None)
@@ -240,6 +240,8 @@ def test_who_waits_for_a_first_token_gets_the_answer_of_all_and_who_does_not_goe
 def test_without_a_ticket_200_jobs_ask_once_in_a_while_and_hear_why(node):
     node.failure = KerberosError("your Kerberos ticket has expired")
     delegation = Delegation(node.call, lambda: node.now, lambda work: work())
+    with pytest.raises(KerberosError, match="expired"):
+        delegation.current(wait=False)  # who comes meanwhile hears only that there is none yet
     assert {type(one) for one in many(delegation, wait=False)} == {KerberosError}
     assert len(node.asked) == 1
     node.now = 4.0

@@ -13,7 +13,7 @@ from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.preflight import storage_problem
 from submarine_engine.findings import BAD, NOTE, OK, Check
 
-from tests.jobs import LIMIT
+from tests.jobs import LIMIT, until
 
 ROOT = "/ws/v1/cluster"
 
@@ -31,6 +31,7 @@ def patient(monkeypatch):
     """Let what answers and what is run take its time: here it counts what is said, not when."""
     monkeypatch.setattr(doctor, "_TIMEOUT", (LIMIT, LIMIT))
     monkeypatch.setattr(doctor, "_PROGRAM_TIMEOUT", LIMIT)
+    monkeypatch.setattr(doctor, "_SKEW", 100.0)
 
 
 @pytest.fixture
@@ -175,9 +176,11 @@ def test_checks_that_hang_do_not_hold_up_the_others():
         time.sleep(60)
         yield Check("hangs", OK, "never")
 
-    found = run_checks([("hangs", hangs), ("well", well), ("broken", broken)], patience=3)
-    assert [check.verdict for check in found] == [BAD, OK, BAD]
-    assert found[2].what == "cannot be checked: RuntimeError: what is this?"
+    checks = [("hangs", hangs), ("well", well), ("broken", broken)]
+    wrong = "cannot be checked: RuntimeError: what is this?"
+    told = [(BAD, "no answer in 1 s"), (OK, "yes"), (BAD, wrong)]
+    # On a busy machine the others may be late, too.
+    until(lambda: [(one.verdict, one.what) for one in run_checks(checks, patience=1)] == told)
 
 
 def test_a_clock_that_goes_wrong(recorded, machine):

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from submarine_engine.clusters.yarn import gpus, log_transport, node_pages
+from submarine_engine.clusters.yarn import gpus, log_transport, node_pages, webfs
 from submarine_engine.clusters.yarn.application import describe_application
 from submarine_engine.clusters.yarn.driver import KeeperFolder
 from submarine_engine.clusters.yarn.gpus import node_devices
@@ -15,6 +15,7 @@ from submarine_engine.clusters.yarn.hadoop import load_hadoop
 from submarine_engine.clusters.yarn.hdfs import open_hdfs
 from submarine_engine.clusters.yarn.log_transport import Channel, choose_channel
 from submarine_engine.clusters.yarn.node_pages import NodeConnection
+from submarine_engine.clusters.yarn.rest import ResourceManager
 from submarine_engine.clusters.yarn.scheduler import Node
 from submarine_engine.errors import ClusterError, ConfigError
 from submarine_engine.trust import CA_PROPERTY, certificates
@@ -56,6 +57,9 @@ def by_https(recorded, tmp_path, monkeypatch):
     monkeypatch.setattr(gpus, "_NODE_TIMEOUT", 30.0)
     monkeypatch.setattr(log_transport, "_ANSWER", 30.0)
     monkeypatch.setattr(node_pages, "_CONNECT", 30.0)
+    monkeypatch.setattr(webfs, "_CONNECT", 30.0)
+    patient = {"timeout": (30.0, 30.0)}
+    monkeypatch.setattr(ResourceManager.__init__, "__kwdefaults__", patient)
     return begin
 
 

@@ -73,10 +73,13 @@ def test_code_runs_once_unless_it_is_said_otherwise(cluster):
 
 
 GANG = """
-import time
+import os, time
 from submarine_runtime import job
 print(job.rank, "of", job.world_size, "in", job.attempt, flush=True)
+if job.rank == 0:
+    open({there!r}, "w").close()
 if job.attempt == 1 and job.rank == 1:
+    while not os.path.exists({there!r}): time.sleep(0.02)  # who fails first ends the other
     raise ValueError("rank 1 says why")
 while job.attempt == 1: time.sleep(0.1)  # it waits for rank 1
 job.rank
@@ -87,7 +90,8 @@ def test_the_tasks_of_a_job_are_begun_again_together(cluster):
     if not cluster.several:
         return
     each = Resources(gpus=1, memory=256, vcores=1)
-    job = cluster.submit(GANG, roles=(Role(count=2, resources=each),), retries=1)
+    script = GANG.format(there=str(cluster.folder / "there"))
+    job = cluster.submit(script, roles=(Role(count=2, resources=each),), retries=1)
     assert job.result(180) == 0
     (again,) = told(cluster, job)
     assert again.reason.startswith("worker-1 on ")

@@ -116,7 +116,7 @@ import time
 from submarine_runtime import job
 for step in job.steps(1000, {{"n": 0}}, every=1000.0):
     open({flag!r}, "w")
-    time.sleep(LATER if step else 2)
+    time.sleep(LATER if step else 4)
 """
 
 
@@ -184,8 +184,8 @@ ASKED = """
 import time
 from submarine_runtime import job
 assert job.notice is None
-print("there", flush=True)
 try:
+    print("there", flush=True)
     while True: time.sleep(0.1)
 except KeyboardInterrupt:
     while not job.notice.reason:  # where it comes by another way than the signal
@@ -197,7 +197,7 @@ except KeyboardInterrupt:
 def test_the_code_can_read_why_it_is_asked_to_end(cluster):
     job = cluster.submit(ASKED)
     told = cluster.paths(job).task("worker-0").stdout
-    until(lambda: told.exists() and told.stat().st_size, 180)
+    until(lambda: told.exists() and told.read_text().endswith("\n"), 180)
     job.cancel("another ü needs it")
     story = cluster.follow(job)
     assert story.state is JobState.SUCCEEDED  # it has handled that

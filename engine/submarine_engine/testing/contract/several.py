@@ -181,7 +181,7 @@ def test_the_first_to_fail_speaks_and_ends_the_others(cluster):
 
 
 LOSES = """
-import os, socket, time
+import atexit, os, socket, time
 from submarine_runtime import job
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 if job.rank == 0:
@@ -189,6 +189,8 @@ if job.rank == 0:
         for connection in [server.accept()[0] for _ in range(2)]:
             while data := connection.recv(10):
                 pass
+            while not os.path.exists({said!r}):
+                time.sleep(0.01)
             raise ConnectionResetError("rank 0 has lost another")
 while True:
     try:
@@ -197,17 +199,18 @@ while True:
     except ConnectionRefusedError:  # it does not listen yet
         pass
 if job.rank == 2:
+    # It has said why, and ends a moment after who has lost it.
+    atexit.register(lambda: (open({said!r}, "w").close(), time.sleep(0.1)))
     try:
         raise ValueError("rank 2 says why")
     finally:
         connection.close()
-        time.sleep(0.1)  # the others know sooner that it is gone
 time.sleep(3600)
 """
 
 
 def test_who_failed_by_itself_speaks_though_others_lost_it_sooner(cluster):
-    job = begin(cluster, LOSES, worker=3)
+    job = begin(cluster, LOSES.format(said=str(cluster.folder / "said")), worker=3)
     if job is None:
         return
     job.wait(180)
@@ -252,13 +255,16 @@ def test_the_value_of_each_task_comes_home_when_it_is_asked_for(cluster):
 
 
 LEAVES = """
-import os, socket
+import atexit, os, socket, time
 from submarine_runtime import job
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 if job.rank == 0:
     with socket.create_server(("", address[1])) as server, server.accept()[0] as connection:
         connection.recv(10)
+        while not os.path.exists({said!r}):
+            time.sleep(0.01)
         raise ConnectionResetError("rank 0 has lost another")
+atexit.register(lambda: open({said!r}, "w").close())
 while True:
     try:
         socket.create_connection(address)
@@ -269,7 +275,7 @@ while True:
 
 
 def test_who_comes_to_the_end_early_is_named_where_others_needed_it(cluster):
-    job = begin(cluster, LEAVES, worker=2)
+    job = begin(cluster, LEAVES.format(said=str(cluster.folder / "said")), worker=2)
     if job is None:
         return
     with pytest.raises(ConnectionResetError, match="rank 0 has lost another") as caught:

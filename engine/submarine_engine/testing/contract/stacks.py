@@ -33,6 +33,7 @@ def test_a_task_in_native_code_says_where_it_is_and_goes_on(cluster):
     cells = ["def stay(sleep):\n    ü = 500_000\n    sleep(ü)", STUCK.format(gate=str(gate))]
     job = cluster.submit(cells)
     spoken(cluster, job, "worker-0")
+    until(lambda: job.stacks().tasks[0].place == "In [1], line 3, in stay(): sleep(ü)", 180)
     for _ in range(2):
         stacks = job.stacks()
         (task,) = stacks.tasks
@@ -70,6 +71,16 @@ thread.join()
 """
     job = cluster.submit([script])
     spoken(cluster, job, "worker-0")
+
+    def stand():
+        found = job.stacks().tasks[0].threads
+        return (
+            len(found) == 2
+            and found[0].place.startswith("In [1], line 11 → ")
+            and [frame.function for frame in found[1].own][:2] == ["beside", "until"]
+        )
+
+    until(stand, 180)
     came = []
     askers = [threading.Thread(target=lambda: came.append(job.stacks())) for _ in range(2)]
     for asker in askers:
@@ -112,7 +123,7 @@ def test_the_odd_one_of_several_comes_first(cluster):
     if job is None:
         return
     spoken(cluster, job, *(f"worker-{rank}" for rank in range(3)), "ps-0")
-    stacks = job.stacks()
+    stacks = until(lambda: len((found := job.stacks()).groups) == 3 and found, 180)
     assert [one.task for one in stacks.tasks] == [*(f"worker-{n}" for n in range(3)), "ps-0"]
     silent, odd, others = stacks.groups
     host = job.status().task("worker-2").host
