@@ -160,11 +160,11 @@ class _Kernel:
                 return
         elif not self._listens():
             return
+        if self._client is None:
+            self._connect()  # first: else it does not hear that the first cell is busy
         told = {"starts": self._starts, "pid": self._process.pid, "connection": self._connection}
         write_private(self._told, {"version": 1, **told})
         self._told_starts, self._used = self._starts, time.monotonic()
-        if self._client is None:
-            self._connect()
 
     def _listens(self) -> bool:
         """Return whether it listens again, at the ports that it had before."""

@@ -105,17 +105,21 @@ class Work:
         """
         if pool not in self._pools:
             self._pools[pool] = _WorkerPool(f"submarine-{pool}")
-        future = self._pools[pool].submit(partial(function, *args, **kwargs))
+        answer = asyncio.wrap_future(self._pools[pool].submit(partial(function, *args, **kwargs)))
+        answer.add_done_callback(lambda _: answer.cancelled() or answer.exception())  # seen, so
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self.limit)
-        except (asyncio.TimeoutError, TimeoutError) as error:
-            if future.done() and not future.cancelled() and future.exception() is error:
-                raise  # the function's own
-            raise ClusterError(
-                f"no answer for {self.limit:g} s",
-                where=pool,
-                fix="see whether the cluster, or the disk with the jobs, answers; then ask again",
-            ) from error
+            # Not `asyncio.wait_for`: before Python 3.12 that loses a cancel that comes with the
+            # answer, and whoever looks again and again would never end.
+            await asyncio.wait((answer,), timeout=self.limit)
+            if answer.done():
+                return answer.result()
+        finally:
+            answer.cancel()
+        raise ClusterError(
+            f"no answer for {self.limit:g} s",
+            where=pool,
+            fix="see whether the cluster, or the disk with the jobs, answers; then ask again",
+        )
 
     def stop(self) -> None:
         """Begin nothing more."""

@@ -178,3 +178,19 @@ def test_an_answer_to_who_asks_too_is_taken(tmp_path):
         return JobStatus(state=JobState.RUNNING)
 
     assert clusters_stacks.ask(paths, status)["id"] == "theirs"
+
+
+def test_who_has_not_seen_that_another_took_its_place_asks_again(tmp_path):
+    paths = JobPaths(tmp_path, new_job_id())
+    paths.root.mkdir(parents=True)
+    asked = []
+
+    def status():
+        if paths.stacks_asked.exists():
+            asked.append(json.loads(paths.stacks_asked.read_text())["id"])
+            paths.stacks_asked.unlink()
+        if len(asked) == 2:
+            paths.stacks.write_text(json.dumps({"id": asked[0], "tasks": {}}))
+        return JobStatus(state=JobState.RUNNING)
+
+    assert clusters_stacks.ask(paths, status)["id"] == asked[0] == asked[1]

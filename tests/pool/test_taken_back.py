@@ -249,3 +249,31 @@ def test_a_call_that_was_taken_back_is_given_to_nobody_again(folder, tmp_path, r
     assert source.ends == ends
     heads = [head for job in place.jobs for head in place.heard(job)]
     assert Counter(head["index"] for head in heads if head["kind"] == "call") == given
+
+
+class Late(Two):
+    """Call 1 is taken back before call 0 ends, and both are seen in one turn of the pool."""
+
+    def __init__(self, place):
+        super().__init__(place, self.ends_call)
+        self.calls = [Call(0, b""), Call(1, b"")]
+        self.is_taken_back = False
+
+    def poll(self):
+        if self.is_taken_back:
+            self.pool.withdraw(1)
+        super().poll()
+
+    def ends_call(self, _source, job, head):
+        if head["kind"] == "call":
+            self.is_taken_back = True
+            self.place.tell(job, **ended("value", head["index"], head["try"]))
+
+
+def test_what_was_taken_back_before_a_call_ended_is_not_given_in_its_place(folder, tmp_path):
+    place = Place(tmp_path)
+    spec = JobSpec(name="check", roles=(Role(count=1, resources=Resources(gpus=0)),))
+    source = Late(place)
+    workers = Workers(cluster=place, spec=spec, bundle=None, workdir=tmp_path, most=1)
+    Pool(folder, workers).run(source)
+    assert source.ends == {0: "value", 1: "withdrawn"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from submarine_engine.errors import ClusterError, JobNotFoundError
 from submarine_engine.history import JobPaths, make_private, write_json
 from submarine_jupyter import handlers, jobs, stream
 from submarine_jupyter.jobs import Origin, origin_of
-from submarine_jupyter.work import Poller
+from submarine_jupyter.work import Poller, Work
 
 from tests.jobs import LIMIT, bundle_of, end_processes_of, spec_of, until
 from tests.server.conftest import TOKEN, log_bytes
@@ -328,3 +328,20 @@ def test_an_index_whose_thread_is_late_is_read_by_nobody_else(tmp_path):
         return dict(indexes._found)
 
     assert asyncio.run(ask()) == {}
+
+
+def test_a_cancel_that_comes_with_an_answer_is_heard():
+    async def cancelled():
+        work, answer = Work(), Future()
+        work._pools["reads"] = SimpleNamespace(submit=lambda _: answer)
+        asking = asyncio.create_task(work.call("reads", len, ""))
+        while not answer._done_callbacks:  # noqa: ASYNC110 - it tells nobody that it is waited for
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        answer.set_result(0)
+        await asyncio.sleep(0)  # the answer is there, and who waits has yet to be woken
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(cancelled())

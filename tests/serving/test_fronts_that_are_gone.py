@@ -20,7 +20,7 @@ from submarine_engine.job import JobState
 from submarine_engine.records import children_of, open_job
 from submarine_engine.serving import front, launching, replica, replicas
 from submarine_engine.serving.launching import servings, stand, start, stop, update, wait
-from submarine_engine.serving.record import ServingRecord, find_serving
+from submarine_engine.serving.record import FrontState, ServingRecord, find_serving
 from submarine_runtime.worker import calls_path
 
 from tests.jobs import spec_of, until
@@ -315,3 +315,16 @@ def test_whoever_is_killed_as_it_starts_a_front_leaves_a_name_that_is_free_or_se
         number += 1
     assert found.returncode == 0
     assert len(seen) > 5, seen
+
+
+def test_what_a_front_tells_last_is_seen_once_it_is_over(tmp_path, monkeypatch):
+    make_private(tmp_path / "digits")
+    asked = {"cluster": "local", "port": 1, "workdir": "/", "jobs": (ONE,)}
+    record = ServingRecord(folder=tmp_path / "digits", **asked)
+
+    def over():
+        record.tell(FrontState(job=ONE, failed=1))
+        return SimpleNamespace(state=JobState.FAILED)
+
+    monkeypatch.setattr(launching, "open_job", lambda _: SimpleNamespace(status=over))
+    assert stand(record).told.failed == 1

@@ -196,7 +196,7 @@ def ask(paths: JobPaths, status: Callable[[], JobStatus]) -> Mapping[str, Any]:
             # Somebody else asks, too, and has taken the place of this question.
             if other := _read_object(paths.stacks_asked):
                 ids.add(str(other.get("id")))
-            elif len(ids) > 1:  # ... and has gone without an answer
+            else:  # ... and has gone without an answer to this one
                 with suppress(OSError):
                     write_json(paths.stacks_asked, mine)
             _expect_running(paths.job_id, status())

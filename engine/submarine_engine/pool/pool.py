@@ -260,10 +260,11 @@ class Pool:
     def _turn(self) -> bool:
         """Do what there is to do; return whether there was anything."""
         active = False
-        self._source.poll()
         for worker in list(self._workers.values()):
             active = self._hear(worker) or active
             self._poll_worker(worker)
+        # After it: what was taken back before a call ended is not given in its place.
+        self._source.poll()
         active = self._feed() or active
         self._share()
         self._look_around(self._look_every)

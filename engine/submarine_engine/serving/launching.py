@@ -129,11 +129,11 @@ def stand(record: ServingRecord) -> Serving:
     record
         What is asked for.
     """
-    told = record.told()
     try:
         state = open_job(record.job).status().state if record.job else _state_before(record)
     except SubmarineError:
         state = JobState.LOST
+    told = record.told()  # after it: what a front tells last is there once it is over
     if state.final:
         return Serving(record, replace(told, replicas=()), state.value)
     if told.job != record.job or not told.serves:
