@@ -54,6 +54,14 @@ class SimulatedBackend(Backend):
     title = "The simulated cluster"
     idle = 1.0
 
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self._has_had_a_job = False
+
+    def tend(self) -> bool:
+        """Stay until the first job has come, however slow who submits it is."""
+        return not self._has_had_a_job
+
     def check(self, spec: JobSpec) -> JobSpec:
         """Take any job, without GPUs."""
         roles = (replace(r, resources=replace(r.resources, gpus=0)) for r in spec.roles)
@@ -65,6 +73,7 @@ class SimulatedBackend(Backend):
 
     def request(self, job: KeptJob) -> Request:
         """Return what follows the folders of a job's tasks."""
+        self._has_had_a_job = True
         return SimulatedRequest(job, self.home / "simulated" / job.paths.job_id)
 
 
@@ -289,7 +298,7 @@ def main(words: list[str]) -> None:
     if words[0] == "keep":
         backend = SimulatedBackend(Path(words[1]))
         folder = backend.folder()
-        lock = locks.take(folder.lock)
+        lock = locks.take(folder.lock, wait=_PATIENCE)  # who looks at it holds it for a moment
         assert lock is not None
         Keeper(backend, folder).run()
         locks.drop(lock)

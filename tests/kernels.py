@@ -38,14 +38,17 @@ def gives_what_it_shows(example: Path) -> None:
     command += ["--nbval-cell-timeout", "400", "--nbval-kernel-startup-timeout", "180"]
     # Not this project's own pytest settings: warnings of nbval and its kernel are theirs.
     command += ["--config-file", os.devnull, "-p", "no:cacheprovider", "-p", "no:xdist"]
-    done = subprocess.run(
-        command,
-        cwd=example.parent,
-        env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    for _ in range(TRIES):
+        done = subprocess.run(
+            command,
+            cwd=example.parent,
+            env={**os.environ, "SUBMARINE_LOCAL_GPUS": "2"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if "died before replying" not in done.stdout:  # no cell has run by then
+            break
     assert done.returncode == 0, done.stdout
     assert re.search(r"\d+ passed", done.stdout)
     assert "skipped" not in done.stdout
@@ -207,6 +210,17 @@ class Driven:
         self.client: BlockingKernelClient = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=PATIENCE)
+
+    def restart(self) -> None:
+        """Restart the kernel, as a front end does."""
+        self.client.stop_channels()
+        self.manager.restart_kernel(now=True)
+        try:
+            self.connect()
+        except RuntimeError:  # one of its ports is another's by now
+            self.client.stop_channels()
+            self.manager.restart_kernel(now=True, newports=True)
+            self.connect()
 
     def send(
         self,

@@ -78,6 +78,8 @@ def test_hostile_lines_are_text_and_nothing_else(opened, page, errors):
     dialogs = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     opened(HOSTILE)
+    # The last line: all others have their places then.
+    page.wait_for_selector(f"{ROWS}[data-line='6']:has-text('to stderr')", state="attached")
     assert row(page, 0) == "<script>window.hacked = 1</script><img src=x onerror=alert(1)>"
     assert row(page, 1) == "red link"
     assert page.locator(f"{ROWS} .smc-c1").text_content() == "red"

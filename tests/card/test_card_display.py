@@ -13,7 +13,7 @@ import pytest
 from nbclient import NotebookClient
 from submarine_magics.card import display, widget
 
-from tests.kernels import OF_A_RUNNER
+from tests.kernels import OF_A_RUNNER, TRIES
 
 pytestmark = pytest.mark.service
 
@@ -190,8 +190,14 @@ def run(folder, sources):
     cells = [nbformat.v4.new_code_cell(dedent(each)) for each in (first, SUBMIT, WATCH, *sources)]
     notebook = nbformat.v4.new_notebook(cells=cells)
     where = {"metadata": {"path": str(folder)}}
-    client = Client(notebook, **OF_A_RUNNER, resources=where)
-    client.execute()
+    for left in reversed(range(TRIES)):
+        client = Client(notebook, **OF_A_RUNNER, resources=where)
+        try:
+            client.execute()
+            break
+        except RuntimeError as error:
+            if not left or "died before replying" not in str(error):  # no cell has run by then
+                raise
     return [Ran(client, index) for index in range(3, len(cells))]
 
 

@@ -336,7 +336,7 @@ def test_what_a_jobs_tasks_use_and_report(folder, submarine):
     )
     assert submarine("job", "run", "train.py", "--gpus", "0", "--detach").returncode == 0
     job = open_job("train")
-    until(lambda: len(job.metrics()) > 1 and len(job.reported()))
+    until(lambda: len(job.metrics()) > 1 and len(job.reported()) and job.running())
     (told,) = objects(submarine("job", "top", "train", "--json"))
     assert told["tasks"][0]["task"] == "worker-0"
     assert told["tasks"][0]["memory"] > 1 << 20

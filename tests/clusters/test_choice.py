@@ -8,7 +8,7 @@ import threading
 import pytest
 from submarine_engine import launch, open_job
 from submarine_engine.cli import main
-from submarine_engine.clusters import cluster_kind, open_cluster
+from submarine_engine.clusters import choice, cluster_kind, open_cluster
 from submarine_engine.clusters.base import Gpu, room_on
 from submarine_engine.clusters.choice import candidates, cluster_for
 from submarine_engine.command import complete
@@ -132,13 +132,18 @@ def test_an_error_that_is_the_jobs_own_is_told_once(several):
 def test_who_does_not_answer_is_passed_over_and_nothing_is_on_record_before(
     several, asks_hosts, monkeypatch
 ):
-    gate, on_record = threading.Event(), []
+    gate, asked, on_record = threading.Event(), threading.Event(), []
 
     def silent(backend, spec):
-        on_record.extend(list_jobs())
+        if not asked.is_set():
+            on_record.extend(list_jobs())
+            asked.set()
         gate.wait(180)
 
     asks_hosts(silent)
+    answer = choice._answer
+    # Nobody is given up before it was asked, however late its thread is.
+    monkeypatch.setattr(choice, "_answer", lambda *told: asked.wait(180) and answer(*told))
     monkeypatch.setenv("SUBMARINE_ANY_OF", "hosts,local")
     try:
         # A busy machine may need as long for its own answer.

@@ -274,6 +274,7 @@ def test_who_asks_for_stacks_is_answered_by_the_next_keeper(tmp_path, home, wher
     job_id = submit(tmp_path, "hosts", "keeper", 1, where=where, hold=True, gpus=1)
     cluster = open_cluster("hosts")
     until(lambda: cluster.status(job_id).state is JobState.RUNNING)
+    until((tmp_path / "side").exists)  # it runs a moment before its code has begun
     (task,) = cluster.stacks(job_id).tasks
     assert task.threads
     assert (tmp_path / "killed").exists()

@@ -67,6 +67,19 @@ def quick(monkeypatch):
     monkeypatch.setattr(leases, "_NAP", 0.05)
 
 
+@pytest.fixture
+def napping(monkeypatch):
+    """Let no time go by for who waits for a lock but its naps, however busy the machine."""
+    now = SimpleNamespace(value=0.0)
+
+    def sleep(seconds):
+        now.value += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now.value, time=time.time, sleep=sleep)
+    monkeypatch.setattr(leases, "time", clock)
+    return now
+
+
 def elsewhere(address, number=1, **said):
     """Write a turn of a process of another machine; return the lock's place."""
     place = place_of(address) / "lock"
@@ -284,24 +297,21 @@ def test_a_holder_that_gives_signs_keeps_its_lock(address, quick, monkeypatch):
     after.drop()
 
 
-def test_a_waiter_that_is_stopped_for_long_takes_nothing_from_who_lives(address, monkeypatch):
-    place, now, reads = elsewhere(address), SimpleNamespace(value=0.0), []
+def test_a_waiter_that_is_stopped_for_long_takes_nothing_from_who_lives(
+    address, napping, monkeypatch
+):
+    place, reads = elsewhere(address), []
     read = leases._Turns.read
 
     def stopped(turns, number):
         said = read(turns, number)
         reads.append(said)
         if len(reads) == 2:  # here, and meanwhile the holder has given a sign
-            now.value += 2 * leases.EXPIRES
+            napping.value += 2 * leases.EXPIRES
             elsewhere(address, beat=1)
         return said
 
-    def sleep(seconds):
-        now.value += seconds
-
     monkeypatch.setattr(leases._Turns, "read", stopped)
-    clock = SimpleNamespace(monotonic=lambda: now.value, time=time.time, sleep=sleep)
-    monkeypatch.setattr(leases, "time", clock)
     assert take(place, wait=2.5 * leases.EXPIRES) is None
     assert len(reads) > 2
 
@@ -319,7 +329,7 @@ def test_a_holder_elsewhere_without_a_sign_is_dead_and_finds_out(address, quick)
     assert [one.name for one in place.storage.list(place.path)] == ["00000002", "00000009"]
 
 
-def test_what_a_holder_that_died_elsewhere_has_left_is_taken_though_nobody_waits(address, quick):
+def test_what_a_holder_that_died_elsewhere_has_left_is_taken_though_nobody_waits(address, napping):
     place = elsewhere(address, at=time.time() - 3600)
     assert take(place) is None  # its clock may be wrong
     lock = take_left(place)
@@ -328,7 +338,7 @@ def test_what_a_holder_that_died_elsewhere_has_left_is_taken_though_nobody_waits
     lock.drop()
 
 
-def test_a_build_whose_machine_died_keeps_nobody_from_building(call, tmp_path, address, quick):
+def test_a_build_whose_machine_died_keeps_nobody_from_building(call, tmp_path, address, napping):
     path = notebook(tmp_path / "train.ipynb", *TRAIN)
     assert call("flow", "build", path, "--output", address)[0] == 0
     building = FlowPaths(place_of(address)).building

@@ -111,6 +111,7 @@ def test_a_question_is_refused_before_there_is_a_job(kernel):
 
 
 def test_a_failure_is_one_traceback_at_the_users_lines(kernel):
+    kernel.run("from submarine_magics import stream; stream._KEPT_BACK = 180.0")  # a late end
     kernel.run("import traceback\ndef fail(x):\n    raise ValueError(x)")
     ran = kernel.run(
         "%%submarine --gpus 0\nimport sys\nprint('own words', file=sys.stderr)\nfail('so')"

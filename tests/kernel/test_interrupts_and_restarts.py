@@ -109,9 +109,7 @@ def test_attach_leaves_at_an_interrupt_and_the_job_goes_on(own_kernel):
 
 def test_a_job_outlives_its_kernels_restart(own_kernel):
     start(own_kernel, UNTIL_TOLD)
-    own_kernel.client.stop_channels()
-    own_kernel.manager.restart_kernel(now=True)
-    own_kernel.connect()
+    own_kernel.restart()
     assert not the_job(own_kernel).state.final
     sent, come = start(own_kernel, "%submarine job attach patient")
     Path(own_kernel.cwd, "go").touch()

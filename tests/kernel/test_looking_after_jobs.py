@@ -98,7 +98,8 @@ def test_where_a_running_job_stands_is_told_at_cell_and_line(kernel):
     kernel.run("import time\ndef stay():\n    time.sleep(3600)")
     kernel.run("%%submarine --detach --name stays --gpus 0\nstay()")
     look = "from submarine_engine import open_job\n"
-    look += "while 'stay' not in str(list(open_job('stays').stacks().lines())): pass"
+    look += "while 'in stay(): time.sleep(3600)' not in "
+    look += "str(list(open_job('stays').stacks().lines())): pass"
     wait = "while not open_job('stays').running(): time.sleep(0.05)\n"
     assert kernel.run(look.replace("\n", f"\n{wait}", 1)).reply["status"] == "ok"
     ran = kernel.run("%submarine job stacks stays")

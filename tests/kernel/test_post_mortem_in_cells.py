@@ -22,7 +22,13 @@ def train(net, *batches, **more):
     for number, batch in enumerate(batches):
         net.step(batch)
 """
-FAILS = """%%submarine --gpus 0 --name broken
+# Else there is no time for all values on a busy machine.
+UNHURRIED = """
+import submarine_runtime.post_mortem as kept
+kept._LONGEST = kept._LONGEST_OF_HEAVY = 500
+"""
+FAILS = f"""%%submarine --gpus 0 --name broken
+{UNHURRIED}
 rate = 0.5
 train(Net(7), [1, 2, 3], word="hello")
 """
@@ -91,7 +97,8 @@ def load(list, len, print, type, loud, mute):
     except ValueError as error:
         raise KeyError("cannot load") from error
 """
-FAILS_ODDLY = """%%submarine --gpus 0 --name oddly
+FAILS_ODDLY = f"""%%submarine --gpus 0 --name oddly
+{UNHURRIED}
 load("1x", 5, None, int, Loud(), Mute())
 """
 

@@ -66,7 +66,7 @@ def test_nbclient_keeps_log_card_and_value(tmp_path):
         "history",
         "%%submarine --name long\n"
         "for i in range(100_000): print('line', i, 'x' * 20)\n"
-        "import sys; print('last words', file=sys.stderr)\n"
+        "print('last words')\n"
         "'value'",
     )
     execute(made, tmp_path)

@@ -68,10 +68,12 @@ def test_at_its_time_limit_a_job_comes_to_the_end_of_its_step(local):
 
 
 LONG = """
-import time
+import os, time
 from submarine_runtime import job
 for step in job.steps(1000, {"n": 0}, every=3600):
     time.sleep(1.5)
+    open(f"{step}-{job.rank}", "w").close()  # step by step, as ranks that train together
+    while not os.path.exists(f"{step}-{1 - job.rank}"): time.sleep(0.01)
 """
 
 
@@ -83,8 +85,10 @@ def test_ranks_with_long_steps_have_the_time_to_end_after_the_same_one(local, mo
     local.cluster.cancel(job_id, "enough")
     assert local.follow_several(job_id).state is JobState.CANCELLED
     ends = [local.paths(job_id).task(f"worker-{n}").stderr.read_text() for n in range(2)]
-    assert ends[0] == ends[1] != ""
-    assert ends[0].startswith("submarine: asked to end: enough; checkpoint after step ")
+    # Who has heard of it by the other one alone knows no reason.
+    assert ends[0].replace(": enough", "") == ends[1].replace(": enough", "")
+    said = "submarine: asked to end: enough; checkpoint after step "
+    assert any(end.startswith(said) for end in ends)
     assert "step-" in checkpoints_of(local, job_id)[-1]
 
 

@@ -118,14 +118,15 @@ def test_a_disk_that_is_full_when_a_queued_job_would_start(small_disk, declare_g
 
 def test_an_attempt_that_has_no_room_waits_for_it(small_disk, declare_gpus):
     declare_gpus(1)
-    gate = small_disk.folder / "gate"
+    gate, begun = small_disk.folder / "gate", small_disk.folder / "begun"
     script = f"""
 import os
+open({str(begun)!r}, "w").close()
 while not os.path.exists({str(gate)!r}): pass
 assert os.environ["SUBMARINE_ATTEMPT"] != "1"
 """
     job_id = small_disk.submit(script, gpus=1, retries=1)
-    small_disk.until_running(job_id)
+    small_disk.until_running(job_id, begun)
     filler = fill(small_disk.home)
     gate.touch()
     log = small_disk.paths(job_id).task("worker-0").stderr

@@ -191,7 +191,7 @@ if task == 'worker-0':
         code = "import os, time; open({flag!r}, 'w').write(str(os.getpid())); time.sleep(600)"
         subprocess.Popen([sys.executable, '-c', code], start_new_session=True)
         os._exit(0)
-    while not os.path.exists({flag!r}): time.sleep(0.02)
+    while not (os.path.exists({flag!r}) and os.path.getsize({flag!r})): time.sleep(0.02)
     sys.exit()
 while not os.path.exists({gate!r}): time.sleep(0.02)
 """

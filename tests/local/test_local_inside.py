@@ -255,6 +255,7 @@ def test_a_client_that_is_gone_at_any_point_leaves_nothing(begin, local):
             connection.sendall(frame[:point])
             connection.close()
         connection = _connect_here(told["path"])
+        connection.settimeout(LIMIT)
         connection.sendall(frame)
         assert connection.recv(5) == b"b\0\0\0\0"  # it has begun
         connection.close()

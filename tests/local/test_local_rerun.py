@@ -19,7 +19,7 @@ from submarine_engine.provenance import ENVIRONMENT, PROVENANCE, read_provenance
 from submarine_engine.rerun import rerun as run_again
 from submarine_engine.rerun import with_options
 
-from tests.jobs import spec_of, until
+from tests.jobs import LIMIT, spec_of, until
 
 DRAWN = """
 import os, random
@@ -91,6 +91,7 @@ def test_a_rerun_is_the_very_same_with_other_options(local, ran, declare_gpus):
 
 def test_what_is_another_now_is_told(local, ran, monkeypatch):
     monkeypatch.setenv("SUBMARINE_PROVENANCE", "true")
+    monkeypatch.setattr("submarine_engine.rerun._PATIENCE", LIMIT)
     data = local.folder / "data.csv"
     data.write_text("1,2")
     job = ran("import random\nrandom.random()", input_path=str(data))

@@ -45,7 +45,7 @@ def test_the_job_has_it_and_no_record_does(local, monkeypatch, tmp_path):
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)",
         secrets=("HF_TOKEN",),
     )
-    local.until_running(job_id)
+    local.until_noted(job_id, "running")  # no file is about to be renamed
     assert holding(local.home) == set()
     arguments = [command for command in local.processes().values() if TOKEN in str(command)]
     assert arguments == []
@@ -53,6 +53,7 @@ def test_the_job_has_it_and_no_record_does(local, monkeypatch, tmp_path):
     story = local.follow(job_id)
     assert base64.b64decode(story.out).decode() == TOKEN
     assert '"secrets": ["HF_TOKEN"]' in local.paths(job_id).record.read_text()
+    local.until_noted(job_id, "succeeded")
     assert holding(local.home) == set()
 
 

@@ -1,5 +1,7 @@
 """The traceback that a job ends by is kept back from the cell, and nothing else is."""
 
+from types import SimpleNamespace
+
 import pytest
 from submarine_engine.events import Display
 from submarine_magics.stream import HeldTraceback
@@ -106,10 +108,12 @@ def test_a_traceback_that_comes_in_pieces_is_one(held, written):
 
 
 def test_one_that_code_prints_itself_is_shown_soon(held, written, monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("submarine_magics.stream.time", clock)
     held.text("worker-0", "stderr", ONE)
     held.tick()
     assert written.all == ""
-    monkeypatch.setattr("submarine_magics.stream.time.monotonic", lambda: float("inf"))
+    clock.monotonic = lambda: float("inf")
     held.tick()
     assert written.all == ONE
 

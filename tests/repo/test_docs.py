@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from submarine_engine.command import parse
 
-from tests.kernels import OF_A_RUNNER
+from tests.kernels import execute
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -117,9 +116,7 @@ def test_cells_run(page, gpus, tmp_path, monkeypatch):
     notebook = cells(page)
     notebook.cells += as_cells(page).cells if page.name in FIRST else []
     (tmp_path / "work").mkdir()
-    NotebookClient(
-        notebook, **OF_A_RUNNER, resources={"metadata": {"path": str(tmp_path / "work")}}
-    ).execute()
+    execute(notebook, tmp_path / "work")
     for cell in notebook.cells:
         raised = any(output.output_type == "error" for output in cell.outputs)
         assert raised == ("raises-exception" in cell.metadata.tags), cell.source

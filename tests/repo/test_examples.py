@@ -9,10 +9,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from submarine_engine.job import JobState
 
-from tests.kernels import OF_A_RUNNER, gives_what_it_shows
+from tests.kernels import execute, gives_what_it_shows
 
 JOB_TYPE = "application/vnd.submarine.job+json"
 ROOT = Path(__file__).parents[2]
@@ -61,7 +60,7 @@ def test_the_first_job_needs_jupyter_alone(gpus, tmp_path, monkeypatch):
     assert "epochs=250)" in code[-1].source  # the one that takes a minute
     assert notebook.cells[-1].source.startswith("## Now close this tab")
     assert not [cell for cell in code if cell.outputs]
-    NotebookClient(notebook, **OF_A_RUNNER, resources={"metadata": {"path": tmp_path}}).execute()
+    execute(notebook, tmp_path)
     log = "".join(output.get("text", "") for output in code[-1].outputs)
     assert log.startswith("Training on GPU 0" if gpus else "Training on the CPU")
     assert "Epoch 250/250" in log

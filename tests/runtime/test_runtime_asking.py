@@ -118,6 +118,7 @@ def test_the_end_of_the_input_is_one(task):
 def test_a_question_is_interrupted_by_the_end_of_the_job(task):
     task.start("try:\n    input('? ')\nexcept KeyboardInterrupt:\n    print('left')\n", asks=True)
     pipe = taken(task, 1)
+    task.said("? ")  # its frame is there before that
     task.process.send_signal(signal.SIGTERM)
     assert task.wait() == 0
     os.close(pipe)

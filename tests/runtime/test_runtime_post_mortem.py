@@ -56,6 +56,10 @@ def outer(n):
     return inner(Net(), n, k=3, z=9)
 outer(3)
 """
+PATIENT = """
+import submarine_runtime.post_mortem as kept
+kept._LONGEST = kept._LONGEST_OF_HEAVY = 60  # what waits for a processor takes no time of it
+"""
 SECRET = 's3cr3t-välue"q'  # noqa: S105 - made up
 
 
@@ -81,7 +85,7 @@ def held(found, frame, name):
 
 
 def test_values_come_back_and_hostile_ones_cost_only_themselves(task):
-    assert run(task, HOSTILE, seconds=4.0) == 1
+    assert run(task, PATIENT + HOSTILE, seconds=4.0) == 1
     assert task.outcome["error"]["type"] == "IndexError"
     found = opened(task)
     own = [frame for frame in found.frames if frame.own]
@@ -290,7 +294,7 @@ def test_native_code_that_hangs_with_the_lock_is_ended(task):
     native = Native()
     raise ValueError("the job's own")
     """
-    assert run(task, script, seconds=0.1) == 1
+    assert run(task, script, seconds=1.0) == 1
     assert task.outcome["error"]["message"] == "the job's own"
     assert not (task.folder / "results" / "post-mortem.json").exists()
 

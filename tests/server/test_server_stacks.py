@@ -30,8 +30,7 @@ def test_a_running_job_tells_where_it_stands_and_how_that_is_drawn(server, job):
         return answer.json()
 
     # Its code may just begin, or look at the file.
-    until(lambda: "in stay()" in told()["groups"][0]["place"])
-    found = told()
+    found = until(lambda: "in stay()" in (one := told())["groups"][0]["place"] and one)
     assert found["groups"][0]["tasks"] == ["worker-0"]
     assert found["at"] > 1.7e9
     assert found["tree"][1] == {"class": "smc-places"}

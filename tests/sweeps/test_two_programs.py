@@ -34,6 +34,8 @@ def test_what_is_asked_for_at_the_very_end_is_done_and_by_one_job(tmp_path):
         "    while not os.path.exists(os.environ['GO']):\n"
         "        time.sleep(0.02)\n"
         "if 'SUBMARINE_TASK_DIR' in os.environ:\n"
+        "    from submarine_runtime import leave\n"
+        "    leave.PATIENCE = 180  # else its hooks have a second\n"
         "    atexit.register(end)\n"
         "def loss(x):\n"
         "    return x\n"
@@ -61,10 +63,12 @@ def test_what_is_asked_for_at_the_very_end_is_done_and_by_one_job(tmp_path):
 
         both = [open_sweep("train"), open_sweep("train")]
         threads = [threading.Thread(target=one.extend, args=(1,)) for one in both]
+        os.remove(go)  # the job that one of them begins does not end before the other has asked
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        open(go, "w").close()
         found.wait()
         record = found._record()
         jobs += [len(record.jobs), record.plan.trials, found.counts().get("complete")]

@@ -92,7 +92,8 @@ def test_a_cancelled_shell_paragraph_ends_its_commands(note):
     pid = int(text(found).split()[1])
     note.cancel(number)
     found = note.wait(number)
-    assert found["status"] == "ABORT"
+    # ERROR where its end comes before Zeppelin has noted that it was cancelled.
+    assert found["status"] in {"ABORT", "ERROR"}
     assert "after" not in text(found)
     until(lambda: not Path(f"/proc/{pid}").exists())
     assert outputs(note.write("%submarine.sh\necho fine")) == [("TEXT", "fine\n")]

@@ -78,10 +78,12 @@ def test_what_its_process_has_closed_counts_as_nobodys(monkeypatch):
 
 
 def test_who_listens_is_known():
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
+        assert uid_of_listener("127.0.0.1", port) is None  # bound alone, and so nobody else's
+        kept.listen()
         assert uid_of_listener("localhost", port) == os.getuid()
-    assert uid_of_listener("127.0.0.1", port) is None
 
 
 def test_of_another_machine_only_zeppelins_address_is_taken(monkeypatch):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,12 +129,21 @@ def are_taken(port):
     )
 
 
+def rests(pid):
+    """Return whether no thread of a process wants to run."""
+    with suppress(OSError):
+        stats = [(one / "stat").read_text() for one in Path(f"/proc/{pid}/task").iterdir()]
+        return all(stat.rpartition(")")[2].split()[0] != "R" for stat in stats)
+    return False
+
+
 def test_a_paragraph_sent_three_times_is_one_job(talk, tmp_path, home):
     go = tmp_path / "go"
     text = WAITS.format(str(go))
     answers = [talk.start(text, RUN) for _ in range(3)]
     talk.hear("begun")
     until(lambda: are_taken(talk.port))
+    until(lambda: rests(talk.process.pid))  # who has read a call has found its run, too
     go.touch()
     until(lambda: all(answers))
     assert {answer[0][0] for answer in answers} == {"SUCCESS"}
@@ -150,7 +160,8 @@ def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
     One that is cancelled while it waits would have failed, where Zeppelin hears of that first.
     """
     slept = []
-    monkeypatch.setattr(service.time, "sleep", slept.append)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=slept.append)
+    monkeypatch.setattr(service, "time", clock)
     run = SimpleNamespace(answered_at=0.0, answers=0)
     service._let_answers_be_first(run)
     run.answered_at = service.time.monotonic() - 60
@@ -171,7 +182,7 @@ def test_a_result_does_not_overtake_the_answer_that_it_runs(monkeypatch):
         if run.answers:
             asked.answered(True)
 
-    monkeypatch.setattr(service.time, "sleep", send)
+    clock.sleep = send
     service._let_answers_be_first(run)
     assert told[1] == 1
     assert run.answers == 0

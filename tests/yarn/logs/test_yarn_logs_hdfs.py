@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -57,7 +59,7 @@ class HdfsDouble:
     def list(self, folder: str) -> list[Entry]:
         return [
             Entry(path, len(data))
-            for path, data in self.files.items()
+            for path, data in self.files.copy().items()  # at once: a handler may be adding to it
             if path.startswith(f"{folder}/")
         ]
 
@@ -196,8 +198,11 @@ def test_of_an_ha_pair_the_active_one_is_found(hdfs, tmp_path):
     assert hdfs.files[f"{FOLDER}/x"] == b"b"
     assert other.asked == ["CREATE"]
     other.close()
-    with pytest.raises(OSError, match="refused"):
-        WebFolder(other.url).create("x", b"")
+    with closing(socket.socket()) as nobody:  # bound, and so nobody else's meanwhile
+        nobody.bind(("127.0.0.1", 0))
+        root = f"http://127.0.0.1:{nobody.getsockname()[1]}/webhdfs/v1"
+        with pytest.raises(OSError, match="refused"):
+            WebFolder(f"{root}/logs?op=OPEN&user.name=a+b").create("x", b"")
 
 
 def test_names_that_are_no_segments_are_left_out(hdfs, container):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+from contextlib import closing
 
 import pytest
 from submarine_engine.clusters.log_mirror import LogsGoneError, LogTruncatedError
@@ -176,10 +178,12 @@ def test_aggregated_logs_after_the_nodes_own_are_not_taken_for_them(node, logs, 
     assert logs.read(container, "stdout", 3) == b""
 
 
-def test_a_node_that_is_silent_is_named(node, container):
-    node.close()
-    with pytest.raises(ClusterError, match=rf"node {node.address}: the node does not answer"):
-        NodeLogs(node.address).files(container)
+def test_a_node_that_is_silent_is_named(container):
+    with closing(socket.socket()) as nobody:  # bound, and so nobody else's meanwhile
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=rf"node {address}: the node does not answer"):
+            NodeLogs(address).files(container)
 
 
 def test_a_node_that_hangs_is_given_up(node, container):

@@ -37,7 +37,8 @@ def test_a_program_runs_inside_each_task_and_ends_with_it(cluster, monkeypatch):
 
     def stay():
         with pytest.raises(JobError) as caught:
-            job.exec(["sh", "-c", f"touch {ready}; sleep 600"])
+            # Its input ends once this side has heard that it runs.
+            job.exec(["sh", "-c", f"cat; touch {ready}; sleep 600"])
         came.append(caught.value.what)
 
     stays = threading.Thread(target=stay)

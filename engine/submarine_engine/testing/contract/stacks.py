@@ -33,9 +33,9 @@ def test_a_task_in_native_code_says_where_it_is_and_goes_on(cluster):
     cells = ["def stay(sleep):\n    ü = 500_000\n    sleep(ü)", STUCK.format(gate=str(gate))]
     job = cluster.submit(cells)
     spoken(cluster, job, "worker-0")
-    until(lambda: job.stacks().tasks[0].place == "In [1], line 3, in stay(): sleep(ü)", 180)
+    place = "In [1], line 3, in stay(): sleep(ü)"
     for _ in range(2):
-        stacks = job.stacks()
+        stacks = until(lambda: (found := job.stacks()).tasks[0].place == place and found, 180)
         (task,) = stacks.tasks
         assert task.task == "worker-0"
         frames = [(frame.cell, frame.line, frame.function) for frame in task.threads[0].own]
@@ -123,7 +123,14 @@ def test_the_odd_one_of_several_comes_first(cluster):
     if job is None:
         return
     spoken(cluster, job, *(f"worker-{rank}" for rank in range(3)), "ps-0")
-    stacks = until(lambda: len((found := job.stacks()).groups) == 3 and found, 180)
+
+    def stand():  # each has said so right before it goes where it stays
+        found = job.stacks()
+        places = [one.place for one in found.tasks]
+        there = len(places) == 4 and places[1].endswith("in load(): time.sleep(0.01)")
+        return there and all(places[n].endswith("in train() → wait") for n in (0, 3)) and found
+
+    stacks = until(stand, 180)
     assert [one.task for one in stacks.tasks] == [*(f"worker-{n}" for n in range(3)), "ps-0"]
     silent, odd, others = stacks.groups
     host = job.status().task("worker-2").host
