@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import nbformat
@@ -73,7 +74,11 @@ class Lab:
             "JUPYTERLAB_SETTINGS_DIR": settings, "JUPYTERLAB_WORKSPACES_DIR": root / "workspaces",
         }  # fmt: skip
         self._log = root / "lab.log"
-        self._port = 0
+        # Nobody else is given it while the server is away, and the server may bind it.
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self._port = self._held.getsockname()[1]
         self.start()
 
     def start(self) -> None:
@@ -90,7 +95,6 @@ class Lab:
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.url = self._wait_for_url()
-        self._port = urlsplit(self.url).port or 0
 
     def kill(self) -> None:
         """Kill the server at once, as a crash does; its kernels are left alone."""
@@ -154,6 +158,7 @@ class Lab:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self._held.close()
 
 
 class Notebook:

@@ -69,6 +69,7 @@ def user(playwright, profile):
         profile, executable_path=find_chromium(), args=FLAGS,
         viewport={"width": 1000, "height": 900},
     )  # fmt: skip
+    user.set_default_timeout(LIMIT)  # of pages that others open, too
     yield user
     user.close()
 

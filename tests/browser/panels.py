@@ -6,7 +6,7 @@ import json
 
 from lab_driver import execute
 from submarine_engine.clusters.local import LocalCluster
-from submarine_engine.history import JobPaths
+from submarine_engine.history import JobPaths, write_json
 
 from tests.jobs import bundle_of, spec_of, until
 
@@ -28,7 +28,8 @@ def errors_of(page):
     found, leaves = [], []
 
     def asked(request):
-        if request.is_navigation_request() and "/lab" in request.url:
+        left = "/lab" in request.url or "/doc/" in request.url
+        if request.is_navigation_request() and left:
             leaves.append(request)
 
     def failed(error):
@@ -112,9 +113,10 @@ class Jobs:
     def aged(self, job_id, seconds):
         """Have a job that runs be so much older on record."""
         path = JobPaths(self.lab.home, job_id).status
+        until(lambda: json.loads(path.read_text())["state"] == "running")  # its writer is through
         told = json.loads(path.read_text())
         told["created"] = [moment - seconds for moment in told["created"]]
-        path.write_text(json.dumps(told))
+        write_json(path, told)  # at once: an empty one is no job
 
     def state(self, job_id):
         return self.cluster.status(job_id).state.value
@@ -122,3 +124,5 @@ class Jobs:
     def end(self):
         for job_id in self._ids:
             self.cluster.kill(job_id)
+        for job_id in self._ids:  # or the page of the next test tells of its end
+            until(lambda job_id=job_id: self.cluster.status(job_id).state.final)

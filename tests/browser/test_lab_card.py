@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from submarine_engine.history import job_ids
 
+from tests.jobs import until
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 ROWS = ".submarine-Log .smc-row"
@@ -212,10 +214,15 @@ def test_keys_on_a_card_never_delete_its_cell(running, page, part, gate):
     page.locator(part).click(position={"x": 3, "y": 3})
     page.keyboard.press("d")
     page.keyboard.press("d")
-    page.locator(".jp-CodeCell .jp-InputPrompt").first.click()  # what is pressed there is done
-    page.keyboard.press("d")
-    page.keyboard.press("d")
-    page.wait_for_function("() => document.querySelectorAll('.jp-CodeCell').length === 1")
+
+    def is_deleted():
+        if page.locator(".jp-CodeCell").count() == 1:
+            return True
+        page.locator(".jp-CodeCell .jp-InputPrompt").first.click()  # what is pressed there is done
+        page.keyboard.type("dd")  # JupyterLab takes them for one command within a second
+        return False
+
+    until(is_deleted)
     assert page.locator(CARD).count() == 1
     gate.touch()
     cells.wait_idle()

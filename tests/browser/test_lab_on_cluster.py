@@ -11,8 +11,8 @@ from submarine_engine.notebooks import await_server, stop, submit
 
 from tests.jobs import LIMIT, until
 
-IDLE = 603.0
-"""Seconds: the notice of ten minutes comes as soon as nobody has used it for three."""
+IDLE = 618.0
+"""Seconds: the notice of ten minutes comes as soon as nobody has used it for eighteen."""
 
 LEGIBLE = """text => {
     const light = colour => {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.jobs import until
+
 LOAD = "%load_ext submarine_magics"
 CARD = ".submarine-Card .submarine-card"
 STACKS = ".submarine-Card .submarine-Stacks"
@@ -18,7 +20,7 @@ CELL = """
         while not os.path.exists("GATE"): time.sleep(0.5)
     load() if job.rank == 1 else collect()
     print("<b>alive</b>", flush=True)
-    while not os.path.exists("GATE-2"): time.sleep(0.05)
+    while not os.path.exists("GATE-2"): print("on", flush=True); time.sleep(0.1)
 """
 
 
@@ -34,11 +36,14 @@ def test_a_job_that_hangs_says_so_on_its_card_and_shows_where(notebook, page, ga
     warning.wait_for()
     assert "The job seems to hang" in warning.text_content()
     assert warning.evaluate("e => getComputedStyle(e).borderLeftStyle") == "solid"
-    page.click(BUTTON)  # now all stand where they stay
-    page.wait_for_function("s => !document.querySelector(s).disabled", arg=BUTTON)
-    page.wait_for_selector(f"{STACKS}[aria-busy=false] :text('as of')")
-    assert places.count() == 2
-    assert places.nth(0).text_content().startswith("rank 1")
+
+    def stand():  # where they stay
+        page.click(BUTTON)
+        page.wait_for_function("s => !document.querySelector(s).disabled", arg=BUTTON)
+        page.wait_for_selector(f"{STACKS}[aria-busy=false] :text('as of')")
+        return places.count() == 2 and places.nth(0).text_content().startswith("rank 1")
+
+    until(stand)
     assert "line 5, in load" in places.nth(0).text_content()
     assert places.nth(1).text_content().startswith("ranks 0, 2")
     one, other = (places.nth(n).bounding_box() for n in (0, 1))

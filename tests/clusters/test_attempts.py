@@ -233,7 +233,7 @@ def test_an_elastic_job_goes_on_with_what_is_left(tmp_path, hosts):
     status = hosts.status(job_id)
     assert [task.task for task in status.tasks] == ["worker-0", "worker-1"]
     assert status.gone == ("worker-2", "worker-3")
-    assert hosts.status(other).state is JobState.RUNNING
+    until(lambda: hosts.status(other).state is JobState.RUNNING)
     for one in (gate, through):
         one.touch()
     job = Job(hosts, job_id)

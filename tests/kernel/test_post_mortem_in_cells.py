@@ -141,8 +141,9 @@ class Stuck:
 def wait(stuck, rate):
     return stuck.here / rate
 """
-FAILS_STUCK = """%%submarine --gpus 0 --name stuck
-wait(Stuck({!r}), 0.25)
+FAILS_STUCK = f"""%%submarine --gpus 0 --name stuck
+{UNHURRIED}
+wait(Stuck({{!r}}), 0.25)
 """
 
 

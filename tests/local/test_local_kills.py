@@ -16,7 +16,7 @@ from submarine_engine.clusters.machine import process_stat
 from submarine_engine.clusters.store import sweep
 from submarine_engine.job import JobState
 
-from tests.jobs import processes_of, until
+from tests.jobs import LIMIT, processes_of, until
 
 from .conftest import ids_of
 
@@ -141,6 +141,9 @@ def test_no_gpu_is_granted_while_such_a_helper_may_use_it(local, tmp_path):
         os.kill(pid, signal.SIGKILL)
     until(lambda: free(local))
     assert lives(helper)
+    looks = locks.take(local.paths(job_id).lock, wait=LIMIT)  # who has found that it is lost
+    assert not scheduler.end_leftovers(local.paths(job_id))
+    locks.drop(looks)
     story = local.run(LIVES.format(pid=helper), gpus=1)
     assert story.out == "False\n"
     assert local.follow(job_id).state is JobState.LOST

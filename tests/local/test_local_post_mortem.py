@@ -11,6 +11,8 @@ from submarine_engine.future import Job
 from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.post_mortem import _core, open_post_mortem
 
+from tests.jobs import until
+
 FAILS = """
 # Else there is no time for all values on a busy machine.
 import submarine_runtime.post_mortem as kept
@@ -111,10 +113,17 @@ def test_who_stands_in_native_code_with_pythons_lock_has_its_stack_at_cell_and_l
     local, tmp_path
 ):
     roles = (Role(count=2, resources=Resources(gpus=0)),)
-    job = Job(local.cluster, local.submit(HOLDS, roles=roles, env={"FLAG": str(tmp_path / "f")}))
-    status = job.wait(180)
-    assert (status.state, status.failed_task) == (JobState.FAILED, "worker-1")
-    found = open_post_mortem(job, "worker-0")
-    assert "what the frames held was not kept" in found.missing
+    flag = tmp_path / "f"
+
+    def told():
+        flag.unlink(missing_ok=True)
+        job = Job(local.cluster, local.submit(HOLDS, roles=roles, env={"FLAG": str(flag)}))
+        status = job.wait(180)
+        assert (status.state, status.failed_task) == (JobState.FAILED, "worker-1")
+        found = open_post_mortem(job, "worker-0")
+        assert "what the frames held was not kept" in found.missing
+        return found if found.frames else None
+
+    found = until(told)  # it has a second to tell where it stands, too short on a busy machine
     assert [frame.function for frame in found.frames if frame.own] == ["<module>", "hold"]
     assert not found.values

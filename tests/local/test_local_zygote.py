@@ -674,6 +674,17 @@ def own_zygotes(local):
     return [pid for pid, line in processes_of(local.home).items() if "--ahead-of-job" in line]
 
 
+def until_own_zygote(ahead, job_id):
+    """Wait for a job's own zygote, which forks for a moment as it begins; return its process."""
+    supervisor = ahead.local.supervisor(job_id)
+
+    def its():
+        stats = ((pid, process_stat(pid)) for pid in own_zygotes(ahead.local))
+        return [pid for pid, stat in stats if stat and stat.parent == supervisor]
+
+    return until(its)[0]
+
+
 def test_each_of_several_tasks_finds_its_imports_done(ahead):
     ahead.warm()
     script = IS_FORKED + "import os; print(os.environ['RANK'], os.environ['CUDA_VISIBLE_DEVICES'])"
@@ -709,7 +720,7 @@ def test_it_is_imported_while_the_first_attempt_runs(ahead, many, tmp_path):
         f"    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
     )
     job_id = ahead.submit(attempts(2, many, wait), retries=1, **several())
-    (pid,) = until(lambda: own_zygotes(ahead.local))
+    pid = until_own_zygote(ahead, job_id)
     assert process_stat(pid).parent == ahead.local.supervisor(job_id)
     gate.touch()
     assert said(ahead.local, job_id) == ["False\nTrue\n"] * 2
@@ -722,7 +733,7 @@ def test_without_it_each_task_is_started_anew(ahead, many, tmp_path, number):
     gate = tmp_path / "gate"
     wait = f"import time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.02)"
     job_id = ahead.submit(attempts(2, many, wait), retries=1, **several())
-    (pid,) = until(lambda: own_zygotes(ahead.local))
+    pid = until_own_zygote(ahead, job_id)
     os.kill(pid, number)
     gate.touch()
     assert all(text.startswith("False\n") for text in said(ahead.local, job_id))

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 from submarine_engine.clusters.store import read_events
-from submarine_engine.events import Exited, Granted
+from submarine_engine.events import Granted, Returned
 from submarine_engine.history import is_job_id
 
 from tests.jobs import until
@@ -98,7 +98,8 @@ def ledgers(users):
                 continue
             events = [event for event, _ in read_events(job / "events.jsonl")[0]]
             (begun,) = (event for event in events if isinstance(event, Granted))
-            ended = next((event for event in events if isinstance(event, Exited)), None)
+            # Noted before the GPU falls free, which comes before what is noted of its end.
+            ended = next((event for event in events if isinstance(event, Returned)), None)
             for gpu in begun.gpus:
                 end = ended.at.mono if ended else math.inf
                 found.setdefault(gpu, []).append((begun.at.mono, end, user.name, job.name))

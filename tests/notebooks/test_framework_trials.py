@@ -20,7 +20,9 @@ KIT = """
     def epoch_begins(number, bad):
         with open(os.environ["SEEN"], "a") as file:
             file.write(json.dumps([os.environ["SUBMARINE_TRIAL"], number]) + "\\n")
-        if bad or not os.path.exists(os.environ["GO"]):
+        if not os.path.exists(os.environ["GO"]):
+            time.sleep(0.1 if number < 5 else 1.0)  # it is paused in the middle, however late
+        elif bad:
             time.sleep(0.1)
 
     def through(weights):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from submarine_engine.errors import ClusterError, CommandError
+from submarine_engine.errors import ClusterError, CommandError, JobFailedError
 from submarine_engine.history import JobPaths, make_private
 from submarine_engine.job import JobState
 from submarine_engine.records import children_of, open_job
@@ -248,12 +248,13 @@ def killed_at(home, constant, monkeypatch):
         # What it tells a replica every ten seconds is an effect, too: it may be killed meanwhile.
         assert until(lambda: answered(record.address)) == {"predictions": [2]}
         until(lambda: len(stand(record).told.replicas) == 1)
-        killed = (walk / "killed").exists()
-        at = (walk / "killed").read_text() if killed else ""
         front_job = find_serving(home, name).job
+        attempt = open_job(front_job).status().attempt  # first: it may be killed just after that
+        killed = (walk / "killed").exists()
         if killed:
-            until(lambda: open_job(front_job).status().attempt > 1)
-        assert open_job(front_job).status().attempt == (2 if killed else 1), at
+            attempt = until(lambda: (now := open_job(front_job).status().attempt) > 1 and now)
+        at = until((walk / "killed").read_text) if killed else ""
+        assert attempt == (2 if killed else 1), at
         children = [open_job(one) for one in children_of(home, front_job)]
         # None is left beside the one that answers, whoever has asked for it.
         (replica,) = stand(record).told.replicas
@@ -328,3 +329,17 @@ def test_what_a_front_tells_last_is_seen_once_it_is_over(tmp_path, monkeypatch):
 
     monkeypatch.setattr(launching, "open_job", lambda _: SimpleNamespace(status=over))
     assert stand(record).told.failed == 1
+
+
+def test_a_front_that_nobody_has_noted_leaves_the_name_to_the_one_that_serves(
+    tmp_path, monkeypatch
+):
+    make_private(tmp_path / "digits")
+    asked = {"cluster": "local", "port": 1, "workdir": "/", "jobs": (OTHER,)}
+    record = ServingRecord(folder=tmp_path / "digits", **asked)
+    monkeypatch.setattr(front, "find_serving", lambda *_: record)
+    monkeypatch.setenv("SUBMARINE_JOB_ID", ONE)
+    with pytest.raises(JobFailedError, match="another one serves") as refused:
+        front.run_front("digits")
+    assert refused.value.submarine_final  # it is not begun again
+    assert not record.lock.exists()

@@ -19,18 +19,27 @@ def seeing(tmp_path):
         import mlflow.pyfunc
 
         class Seeing(mlflow.pyfunc.PythonModel):
-            def __init__(self, number):
-                self.number = number
+            def __init__(self, number, go):
+                self.number, self.go = number, go
+
+            def load_context(self, context):  # noqa: ARG002 - as MLflow calls it
+                import os
+                import time
+
+                while self.go and not os.path.exists(self.go):  # noqa: PTH110 - it is pickled
+                    time.sleep(0.05)
 
             def predict(self, context, model_input, params=None):  # noqa: ARG002 - as MLflow calls it
                 import os
 
                 return [f"{self.number} on {os.environ['CUDA_VISIBLE_DEVICES']}"] * len(model_input)
 
-    def make(number):
+    def make(number, go=""):
         path = tmp_path / f"seeing-{number}"
         with quiet():
-            mlflow.pyfunc.save_model(str(path), python_model=Seeing(number), pip_requirements=[])
+            mlflow.pyfunc.save_model(
+                str(path), python_model=Seeing(number, go), pip_requirements=[]
+            )
         return str(path)
 
     return make
@@ -65,15 +74,23 @@ def test_an_update_of_the_only_replica_waits_for_a_gpu_and_says_so(home, seeing,
 
 
 @pytest.mark.long
-def test_an_update_takes_the_gpus_of_the_old_replicas_one_by_one(home, seeing, monkeypatch):
+def test_an_update_takes_the_gpus_of_the_old_replicas_one_by_one(
+    home, seeing, monkeypatch, tmp_path
+):
     monkeypatch.setenv("SUBMARINE_LOCAL_GPUS", "2")
     record = start(seeing(1), {"name": "two", "gpus": 1, "replicas": 2})
     wait(record)
     assert answers(record, 2) == {"1 on 0", "1 on 1"}  # each has its own
-    said = []
+    said, go = [], tmp_path / "go"
+
+    def tell(line):
+        said.append(line)
+        if "one by one" in line:  # until then none of the new ones is ready
+            go.touch()
+
     with Load(record.address, clients=2) as load:
         load.goes_on()
-        wait(update("two", seeing(2), {}), said.append)
+        wait(update("two", seeing(2, str(go)), {}), tell)
         load.goes_on()
     assert load.failed == []
     assert any("version 2 takes the GPUs of version 1 one by one" in line for line in said), said

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -236,16 +238,24 @@ def test_options_alone_are_for_the_model_that_is_served_not_for_one_that_failed(
     assert (role.resources.vcores, role.resources.memory) == (1, 512)
 
 
+class Sleeps:
+    def __reduce__(self):
+        return time.sleep, (600,)
+
+
 @pytest.mark.long
-def test_an_update_takes_the_place_of_one_that_is_not_over(home, constant):
+def test_an_update_takes_the_place_of_one_that_is_not_over(home, constant, tmp_path):
     # Made before: MLflow takes as long for one as a replica may for its start, and two threads
     # that make one at once change each other's warnings.
     models = {number: str(constant(number)) for number in range(1, 6)}
+    slow = tmp_path / "slow"  # never loaded: it is replaced before, however long that takes
+    shutil.copytree(models[2], slow)
+    (slow / "python_model.pkl").write_bytes(pickle.dumps(Sleeps()))
     record = start(models[1], {"name": "twice"})
     wait(record)
     with Load(record.address, clients=2) as load:
         load.goes_on()
-        second = update("twice", models[2], {})
+        second = update("twice", str(slow), {})
         until(lambda: any(one.version == 2 for one in stand(record).told.replicas))
         third = update("twice", models[3], {"replicas": 2})
         with pytest.raises(JobError, match="another model was put in its place"):

@@ -85,11 +85,15 @@ def test_nothing_is_lost_over_fifty_yields(tmp_path, monkeypatch):
         assert reports == ran
 
 
-def test_a_thousand_trials_take_no_more_memory_and_a_bounded_journal(tmp_path):
+def test_a_thousand_trials_take_no_more_memory_and_a_bounded_journal(tmp_path, monkeypatch):
+    monkeypatch.setenv("GO", str(tmp_path / "go"))
     told, _ = run_program(
         tmp_path,
         """
         def train(x):
+            last = int(os.environ["SUBMARINE_TRIAL"]) >= 990  # it is looked at before it is through
+            while last and not os.path.exists(os.environ["GO"]):
+                time.sleep(0.02)
             for step in range(3):
                 report(step, loss=x)
             return {"loss": x}
@@ -103,6 +107,7 @@ def test_a_thousand_trials_take_no_more_memory_and_a_bounded_journal(tmp_path):
         for least in (250, 990):
             wait_for(lambda: sum(found.counts().values()) >= least)
             seen[least] = memory(json.loads(lock.read_text())["session"])
+        Path(os.environ["GO"]).touch()
         found.wait()
         for path in folder_of(found).iterdir():
             if path.is_file():

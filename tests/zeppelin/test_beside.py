@@ -86,7 +86,7 @@ def test_jobs_of_one_note_run_side_by_side_where_they_do_not_wait(note, tmp_path
     go = tmp_path / "go"
     first = begin(note, JOB.format(name="side-1", go=str(go)))
     second = begin(note, JOB.format(name="side-2", go=str(go)).replace("run ", "run(wait=false) "))
-    assert note.paragraph(first)["status"] == "RUNNING"
+    note.wait(first, lambda found: found["status"] == "RUNNING")
     go.touch()
     assert {note.wait(number)["status"] for number in (first, second)} == {"FINISHED"}
 
@@ -102,15 +102,16 @@ def test_a_job_is_cancelled_by_a_command_while_others_wait_for_a_long_paragraph(
         busy = begin(other, BUSY.format(go=str(go)))
         waiting = other.add("%submarine.python\n1")
         other.start(waiting)
-        other.wait(waiting, lambda found: "waits for paragraph" in text(found))
+        other.wait(waiting, lambda found: re.search("waits for (a )?paragraph", text(found)))
         job_id = found_job(zeppelin, "to-be-cancelled").id
         told = other.write(f"%submarine job cancel {job_id}")
         assert "is being cancelled" in text(told)
         until(lambda: found_job(zeppelin, "to-be-cancelled").state.final)
         # What it leaves behind comes home when the Python of the session is free.
-        assert other.paragraph(busy)["status"] == "RUNNING"
+        other.wait(busy, lambda found: found["status"] == "RUNNING")
         other.cancel(waiting)
-        assert other.wait(waiting)["status"] == "ABORT"
+        # ERROR where its end comes before Zeppelin has noted that it was cancelled.
+        assert other.wait(waiting)["status"] in {"ABORT", "ERROR"}
         go.touch()
         assert other.wait(busy)["status"] == "FINISHED"
         found = note.wait(job)

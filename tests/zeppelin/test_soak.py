@@ -116,7 +116,11 @@ class Person:
         )
         self.note.client.call("DELETE", f"/notebook/job/{self.note.id}/{self._id}")
         found = self._wait()
-        return "" if found["status"] == "ABORT" else f"{found['status']}: {text(found)}"
+        # Failed where its end comes before Zeppelin has noted that it was cancelled.
+        over = found["status"] == "ABORT" or (
+            found["status"] == "ERROR" and "cancelled" in text(found)
+        )
+        return "" if over else f"{found['status']}: {text(found)}"
 
     def commands(self) -> str:
         found = self._run("%submarine\njob list\ngpus")

@@ -93,6 +93,13 @@ def run_front(served: str) -> None:
         Another job is its front, or its port is taken.
     """
     record = find_serving(default_home(), served)
+    own = os.environ.get("SUBMARINE_JOB_ID", "")
+    if record.jobs and own not in record.jobs:
+        raise _FinalError(
+            "who began this front was killed before that was noted, and another one serves",
+            where=str(record.folder),
+            fix="see which one: submarine serve list",
+        )
     lock = locks.take(record.lock, wait=_TAKEN_OVER)
     if lock is None:
         raise JobError(
@@ -104,7 +111,6 @@ def run_front(served: str) -> None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = record.visible
-    own = os.environ.get("SUBMARINE_JOB_ID", "")
     record = record.with_job(own)
     front = Front(record, open_cluster(record.cluster), own)
     try:
@@ -454,7 +460,7 @@ class Front:
 
 
 class _FinalError(JobFailedError):
-    """The end of a front whose first version cannot be brought up."""
+    """The end of a front that nobody needs, or whose first version cannot be brought up."""
 
     submarine_final = True
     """Its job is not begun again: that would come to the same."""

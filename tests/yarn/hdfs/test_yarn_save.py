@@ -55,7 +55,7 @@ from submarine_runtime import job
 
 for step in job.steps(10**6, {{}}, every=0):
     if os.path.exists({gate!r}): break
-    time.sleep(0.2)
+    time.sleep(2)  # two are kept, and one is copied that has rested for a second
 """
 
 

@@ -74,6 +74,11 @@ class Kernel:
         assert all(re.fullmatch(r"[\w-]+", one) for one in found), found
         return found
 
+    def until_submitted(self):
+        """Wait until its jobs are submitted, or it is gone."""
+        for _ in range(self._jobs):
+            self.process.stdout.readline()
+
     def kill(self):
         self.process.kill()
         assert self.process.wait() == -signal.SIGKILL

@@ -63,7 +63,7 @@ def ends(ground, job, *, counted):
 def test_the_application_master(ground, mode):
     job = ground.submit(AGAIN, mode=mode, retries=0)
     until_attempt(job, 1)
-    kill(ground.master_of(job.noted["app_id"]))
+    kill(ground.master_of(until(lambda: job.noted.get("app_id"), PATIENCE)))
     ends(ground, job, counted=False)
 
 
@@ -77,7 +77,7 @@ def test_the_task(ground):
 def test_what_is_killed_on_yarns_page_is_over(ground, mode):
     job = ground.submit(AGAIN, mode=mode, retries=5)
     until_attempt(job, 1)
-    ground.rm.kill(job.noted["app_id"])
+    ground.rm.kill(until(lambda: job.noted.get("app_id"), PATIENCE))
     story = job.follow()
     assert story.state is JobState.CANCELLED
     assert story.status.attempt == 1
@@ -88,6 +88,7 @@ def test_what_is_killed_on_yarns_page_is_over(ground, mode):
 def test_a_node_that_is_lost(ground):
     job = ground.submit(AGAIN, retries=0)
     process = until_attempt(job, 1)
+    job.until_shown("attempt 1\n")  # nobody reads the log of a node that is gone
     node = job.node
     node.kill()
     try:

@@ -24,10 +24,18 @@ def until_over(running):
     return status
 
 
+TOGETHER = """
+import os, time
+from submarine_runtime import job
+open({flag!r} + str(job.rank), "w").close()
+while not os.path.exists({gate!r}): time.sleep(0.05)
+"""
+
+
 @pytest.mark.parametrize("mode", ["warm", "cold"])
 def test_a_gang_that_does_not_fit_holds_nothing_and_lets_others_by(ground, mode):
     first = ground.submit(memory=256).until_running()
-    gang = ground.submit(count=3, mode=mode, **WHOLE)
+    gang = ground.submit(TOGETHER, count=3, mode=mode, **WHOLE)
     until(lambda: NOTE in gang.job.status().waiting_reason, PATIENCE)
     end = time.monotonic() + 5
     while time.monotonic() < end:
@@ -37,7 +45,8 @@ def test_a_gang_that_does_not_fit_holds_nothing_and_lets_others_by(ground, mode)
     first.follow_to_end()
     status = until_over(gang)
     granted = max(task.held.wall for task in status.tasks)
-    assert all(task.busy.wall >= granted for task in status.tasks)
+    flags = [gang.flag.with_name(f"flag{rank}") for rank in range(3)]
+    assert all(flag.stat().st_mtime >= granted for flag in flags)
     assert len({task.container for task in status.tasks}) == 3
     logs = [ground.paths(gang).task(task.task).stderr for task in status.tasks]
     assert not any(log.exists() and log.read_bytes() for log in logs)

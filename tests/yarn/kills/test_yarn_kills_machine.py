@@ -43,8 +43,8 @@ def test_the_machine(ground, kernel, tmp_path, monkeypatch):
         return one, Running(machine, Job(machine.seam, job_id), tmp_path).until_running()
 
     def die(one):
+        kill(machine.keeper)  # first: it ends an idle master whose kernel is gone
         one.kill()
-        kill(machine.keeper)
         end_processes_of(home, patience=0)  # skein's driver
 
     first, job = submit()

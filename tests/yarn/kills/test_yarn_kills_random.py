@@ -132,8 +132,12 @@ def test_kills_at_random_leave_every_promise_kept(yarn_of_its_own, tmp_path, mon
             storm.left()
         until(lambda: not storm.left(), 2 * PATIENCE)
         until(lambda: ground.gpus_in_use() == 0, PATIENCE)
+        for one in storm.kernels:  # what they are still submitting is on record then
+            one.until_submitted()
+        until(lambda: not storm.left(), 2 * PATIENCE)
         runs, states = sides(folder), Counter()
-        assert {text for text in runs.values() if text != "ran\n"} == set(), f"seed {seed}"
+        # One that was killed between its open and its write has left nothing there.
+        assert {*runs.values()} <= {"", "ran\n"}, f"seed {seed}"
         jobs = list(job_ids(home))
         for job_id in jobs:
             script = (JobPaths(home, job_id).bundle / "script.py").read_text()

@@ -204,7 +204,7 @@ def test_a_cancelled_one_is_run_again_from_its_last_step(ground, whole, mode):
     )
     training.until_at("worker-0", HELD)
     training.job.cancel("enough")
-    (training.place / "go").touch()
+    (training.place / "go-asked").touch()
     status = training.until_over()
     assert (status.state, status.reason) == (JobState.CANCELLED, "enough")
     assert status.attempt == 1
@@ -225,7 +225,7 @@ def test_at_its_time_limit_it_keeps_its_last_step(ground, whole):
     training = Training(ground, "torch", "worker-0", name="torch-limit", time_limit=120.0, **kept)
     training.until_at("worker-0", HELD)
     until(lambda: training.job.status().cancelling, PATIENCE)
-    (training.place / "go").touch()
+    (training.place / "go-asked").touch()
     status = training.until_over()
     assert status.state is JobState.FAILED
     assert status.reason == "was over its time limit of 2 min (--time_limit)"

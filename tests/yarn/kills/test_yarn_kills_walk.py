@@ -183,7 +183,8 @@ class Walk:
         said = story.status.reason
         # Of a container's processes one goes first, and YARN may ask the others to end.
         began = ("it ran", "the job began")
-        words = [f"the application ended before {what}: failed: " for what in began]
+        words = ["YARN says: "]
+        words += [f"the application ended before {what}: failed: " for what in began]
         told = any(each in said for each in words)
         assert told or (victim == "container" and "SIGKILL" in said), said
         return f"failed, {'ran' if runs else 'never ran'}"

@@ -41,7 +41,7 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", OMP_NUM_THREADS="1", JAX_PLATFORMS="
 
 import numpy as np
 from sklearn.datasets import load_digits
-from submarine_runtime import job
+from submarine_runtime import checkpoints, job
 
 PLACE, VICTIM, STEPS, HELD = {settings!r}
 digits = load_digits()
@@ -60,7 +60,9 @@ def mark(step):
     with open(f"{{PLACE}}/{{me}}.{{job.attempt}}", "a") as file:
         file.write(f"{{step}} {{os.getpid()}} {{time.time()}}\\n")
     if step == HELD and me == VICTIM and job.attempt == 1:
-        while not os.path.exists(f"{{PLACE}}/go"):
+        while not os.path.exists(f"{{PLACE}}/go") and not (
+            os.path.exists(f"{{PLACE}}/go-asked") and checkpoints.notice.given
+        ):
             time.sleep(0.02)
 
 

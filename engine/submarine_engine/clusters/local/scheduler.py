@@ -706,7 +706,10 @@ def end_leftovers(paths: JobPaths) -> bool:
     has not, nor has a guard that was killed with it.
     """
     if not locks.is_free(paths.lock):
-        return True
+        pid = _signature(paths).get("pid")
+        seen = machine.process_stat(pid) if isinstance(pid, int) else None
+        # Where it is gone, somebody who has found that has the lock, and ends what is left.
+        return pid is None or (seen is not None and seen.state not in "ZX")
     with suppress(OSError, ValueError, KeyError, TypeError):
         if JobState((read_json(paths.status) or {})["state"]).final:
             return True
