@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from submarine_engine.clusters.kubernetes.files import PodFiles
+from submarine_engine.errors import SubmissionError
+from submarine_engine.testing.jobs import spec_of
 from submarine_runtime.pod import ROOT
 
 TASK = "worker-0"
@@ -167,3 +169,11 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(path))
     yield server
     server.close()
+
+
+def takes(place, **options):
+    """Return whether a cluster takes such a job: it hears of what was just made a moment later."""
+    try:
+        return place.seam.check(spec_of(**options))
+    except SubmissionError:
+        return None

@@ -22,6 +22,7 @@ from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import end_processes_of, until
 
 from tests.clusters.walking import recovered, submit
+from tests.kubernetes.conftest import takes
 
 pytestmark = pytest.mark.long
 
@@ -247,6 +248,8 @@ def keepers(home):
 
 def test_a_namespace_that_goes_takes_the_job_along_in_words(place, monkeypatch):
     kubectl("create", "namespace", "passing")
+    account = ("get", "serviceaccount", "default", "-n", "passing")
+    until(lambda: kubectl(*account, check=False))  # a moment later: no pod is taken before
     monkeypatch.setenv("SUBMARINE_KUBERNETES_NAMESPACE", "passing")
     monkeypatch.delenv("SUBMARINE_KUBERNETES_VOLUMES")
     monkeypatch.delenv("SUBMARINE_KUBERNETES_PYTHON")  # it lies on that volume
@@ -326,6 +329,8 @@ def priorities(kubernetes_home):
 
 def test_who_is_preempted_by_a_higher_priority_is_another_attempt(place, priorities):
     low, high = priorities
+    for name in priorities:
+        until(lambda name=name: takes(place, gpus=4, priority_class=name))
 
     def hold(name, **options):
         flag, gate = place.folder / f"{name}-runs", place.folder / f"{name}-gate"

@@ -263,6 +263,13 @@ def ana(kubernetes, kubernetes_home):
     def end(name):
         kubectl(kubernetes, "delete", "secret", name, "--ignore-not-found")
 
+    def may():
+        asked = ("list", "events", f"--as=system:serviceaccount:{NAMESPACE}:ana")
+        with suppress(AssertionError):  # "no" is an error of kubectl's
+            return kubectl(kubernetes, "auth", "can-i", *asked)
+        return None
+
+    until(may)  # the server hears of a binding a moment later
     yield token, end
     for name in made:
         end(name)

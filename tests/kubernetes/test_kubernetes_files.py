@@ -327,14 +327,18 @@ def test_a_pod_whose_files_are_home_is_let_go_by_the_next_keeper_until_that_succ
         return True
 
     brought.end = let_go
-    source = PodSource(brought, "pod-1", spool, lambda: None, let_go=let_go)
+
+    def see():  # of one that is gone nobody can tell who has ended it
+        tried.append("seen")
+
+    source = PodSource(brought, "pod-1", spool, lambda: None, see=see, let_go=let_go)
     for _ in range(2):
         assert set(source.sizes()) == {"exit"}
-    assert len(tried) == 4
+    assert tried == ["seen", "pod-1", "pod-1"] * 2
     away = False
     for _ in range(2):
         assert set(source.sizes()) == {"exit"}
-    assert len(tried) == 6
+    assert tried == ["seen", "pod-1", "pod-1"] * 3
 
 
 def test_a_program_of_the_pod_leads_to_the_server_beside_the_task(tmp_path):

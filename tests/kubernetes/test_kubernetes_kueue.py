@@ -15,6 +15,7 @@ from submarine_engine.job import JobState, Resources, Role
 from submarine_engine.testing import Place
 from submarine_engine.testing.jobs import until
 
+from tests.kubernetes.conftest import takes
 from tests.kubernetes.test_kubernetes_kills import walk
 
 pytestmark = pytest.mark.long
@@ -110,6 +111,8 @@ def test_who_gives_way_to_a_higher_priority_is_another_attempt(place, kueue):
          "metadata": {"name": name}, "value": value}
         for name, value in (("small", 10), ("large", 1000))
     ))  # fmt: skip
+    for name in ("small", "large"):
+        until(lambda name=name: takes(place, gpus=2, priority_class=name, queue="team"), PATIENCE)
     low, flag, gate = begin(place, "low", gpus=2, retries=1, priority_class="small")
     until(flag.exists, PATIENCE)
     high, flag_of_high, gate_of_high = begin(place, "high", gpus=2, priority_class="large")
@@ -126,6 +129,9 @@ def test_who_gives_way_to_a_higher_priority_is_another_attempt(place, kueue):
 
 def test_a_stopped_queue_is_told_and_one_that_is_drained_gives_jobs_back(place, kueue):
     kueue.set_queue("gpus", 2, stopped="Hold")
+    told = "jsonpath={.status.conditions[?(@.type=='Active')].status}"
+    words = ("get", "clusterqueue", "gpus", "-o", told)
+    until(lambda: kueue.kubectl(*words) == "False", PATIENCE)  # Kueue hears of it a moment later
     job, flag, gate = begin(place, "held", gpus=1, retries=1)
     until(lambda: says(job, "the queue team is stopped"), PATIENCE)
     kueue.set_queue("gpus", 2)
@@ -213,6 +219,8 @@ def test_the_roles_of_jobs_and_of_kueues_users_are_enough(
         kueue.kubectl(*words, bound)
         job = until(lambda: _admitted(theirs), PATIENCE)
         assert job.result(PATIENCE) == 42
+        words = ("get", "pods", "-l", f"submarine/job={job.id}", "-o", "name")
+        until(lambda: not kueue.kubectl(*words), PATIENCE)  # its keeper needs the role for that
         theirs.clean_up()
     finally:
         kueue.kubectl("delete", "rolebinding", "queen", "queen-of-kueue", check=False)

@@ -117,7 +117,8 @@ def test_pods_run_on_all_nodes_see_each_other_and_one_folder(emptied):
     until(lambda: {"one", "two"} <= {one.name for one in emptied.shared.iterdir()}, PATIENCE)
     nodes = kubectl(emptied, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")
     assert sorted(nodes.split()) == ["n1", "n2"]
-    user, address = kubectl(emptied, "logs", "one").split()
+    said = until(lambda: len(found := logged(emptied, "one").split()) == 2 and found, PATIENCE)
+    user, address = said
     assert user == str(emptied.plan.user)
     with pytest.raises(KeyError):  # nobody of this machine owns what runs in there
         pwd.getpwuid(int(user))
@@ -223,7 +224,7 @@ def test_a_pod_outlives_the_daemons(emptied, killed):
         emptied.kill(name)
         assert f"{name} does not run" in emptied.problems()
     emptied.up()
-    assert not emptied.problems()
+    until(lambda: not emptied.problems(), PATIENCE)  # a node first tells that it is not ready yet
     flag.touch()
     until(lambda: phase(emptied, "lasting") == "Succeeded", PATIENCE)
     assert kubectl(emptied, "logs", "lasting") == "begun\nended\n"

@@ -78,6 +78,9 @@ def eve(kubernetes, kubernetes_home, tmp_path):
     path = tmp_path / "kubeconfig-of-eve"
     path.write_text(json.dumps(config))
     path.chmod(0o600)
+    # The server hears of a binding a moment later.
+    may = ("auth", "can-i", "create", "pods", "-n", ELSEWHERE)
+    until(lambda: kubectl(path, *may, check=False).strip() == "yes")
     yield path
     kubectl(admin, "delete", "namespace", ELSEWHERE, "--wait=false")
 

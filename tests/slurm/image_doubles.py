@@ -82,7 +82,8 @@ def apptainer_double(folder: Path, name: str = "apptainer") -> Path:
     """Make a double of apptainer in a folder that is first in PATH from now on; return it."""
     (folder / "root").mkdir(exist_ok=True)
     text = APPTAINER.format(python=sys.executable, of_the_image=OF_THE_IMAGE)
-    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"  # `own_environment` resets it
+    # The fixture `programs` takes it back.
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return _write(folder / name, text)
 
 

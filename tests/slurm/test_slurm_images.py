@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -37,8 +38,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")' "$@"
 
 
 @pytest.fixture
-def programs(tmp_path):
+def programs(tmp_path, monkeypatch):
     """Give a folder for programs, which is first in PATH once there are some."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # what doubles add to it is taken back
     folder = tmp_path / "programs"
     folder.mkdir()
     return folder

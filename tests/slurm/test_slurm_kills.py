@@ -255,7 +255,8 @@ def test_jobs_that_slurm_forgot_while_no_keeper_ran_end_with_what_is_on_the_disk
 ):
     through, unnoted, killed = (Steady(broken).until_running() for _ in range(3))
     waits = broken.submit("1", gpus=2)
-    until(lambda: names_of(waits.id))
+    asked = broken.paths(waits).root / "slurm.json"
+    until(lambda: asked.exists() and "number" in json.loads(asked.read_text()))
     cancelled = broken.number(waits)
     # The keeper first, then all of a task that could tell how it ended, as its node would.
     for part in ("submarine_engine.clusters.keeper", killed.job.id):
@@ -347,6 +348,7 @@ def test_on_a_full_shared_disk_a_job_is_refused_or_says_so_and_holds_nothing(
         assert "space left" in status.reason
         assert len(names_of(runs.job.id)) == 1
         until(lambda: place.holders() == {})
+        until(lambda: not list(home.glob(f"slurm/*/tasks/{runs.job.id}")))  # after the last event
         fill(disk)
         with pytest.raises(SubmissionError, match="space left"):
             place.submit("1", gpus=1)

@@ -374,6 +374,8 @@ class PodSource:
     last_words
         Returns the content of `EXIT` for a task that was killed with all that could tell how it
         ended, as the cluster says it; None while it does not.
+    see
+        Looks at the pod before it is let go: of one that is gone nobody can tell who has ended it.
     let_go
         Has the cluster forget the pod, whose task is over and whose files are here; returns whether
         it holds nothing any more.
@@ -382,12 +384,14 @@ class PodSource:
     live = True
     complete = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is done about its pod, each by its name
         self,
         files: PodFiles,
         container: str,
         spool: Path,
         last_words: Callable[[], str | None],
+        *,
+        see: Callable[[], object] = lambda: None,
         let_go: Callable[[], bool] = lambda: False,
     ) -> None:
         self.container = container
@@ -396,7 +400,7 @@ class PodSource:
         self._home = FolderSource(container, spool)
         self._copied: dict[str, int] = {}
         self._last_words = last_words
-        self._let_go = let_go
+        self._see, self._let_go = see, let_go
         self._is_let_go = False
 
     @property
@@ -428,6 +432,8 @@ class PodSource:
         if self._is_let_go:
             return
         ended = gone = False
+        with suppress(ClusterError):
+            self._see()
         with suppress(ClusterError):
             self._files.end()
             ended = True

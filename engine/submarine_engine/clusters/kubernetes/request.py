@@ -713,9 +713,17 @@ class KubernetesRequest(NotedRequest):
             container.id,
             spool,
             last_words=lambda: self._last_words(task),
+            see=lambda: self._see(container.id),
             let_go=lambda: self._let_go(container.id),
         )
         return self._sources[task]
+
+    def _see(self, pod: str) -> Pod | None:
+        """Look whether the cluster, or somebody, has ended a pod whose task may be home already."""
+        pods = self._pods(since=time.monotonic()).values()
+        found = next((one for one in pods if one.name == pod), None)
+        self._stopped = self._stopped or (found is not None and self._is_by_hand(found))
+        return found
 
     def _let_go(self, pod: str) -> bool:
         """Have the cluster forget a pod at once, whose task's processes are gone.
@@ -725,11 +733,8 @@ class KubernetesRequest(NotedRequest):
         Its node needs a second or two to tell that its containers have ended, for which the pod
         would hold its GPUs. Queues of the cluster's want to see for themselves how a pod ended.
         """
-        # Whether the cluster, or somebody, has ended it: its task may be home before that is seen.
-        pods = self._pods(since=time.monotonic()).values()
-        found = next((one for one in pods if one.name == pod), None)
-        self._stopped = self._stopped or (found is not None and self._is_by_hand(found))
         if self._spec.queue:
+            found = self._see(pod)
             return found is None or found.final
         self._state.api.delete(pod, grace=0)
         self._asked_at = time.monotonic()
