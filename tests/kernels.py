@@ -54,6 +54,18 @@ def gives_what_it_shows(example: Path) -> None:
     assert "skipped" not in done.stdout
 
 
+def run_runner(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a notebook by a program, as people do; return what it has written."""
+    for _ in range(TRIES):
+        done = subprocess.run(
+            [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+        if "died before replying" not in done.stdout + done.stderr:  # no cell has run by then
+            break
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 def run_example(name: str, **environment: str) -> dict[str, str]:
     """Run an example's notebook from top to bottom; return the text that each cell shows.
 

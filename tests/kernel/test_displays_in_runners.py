@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import subprocess
-import sys
 
 import nbformat
 import pytest
 
 from tests.kernel.test_displays import BAR, CARD, CLEARED, FIGURE_LEFT_OPEN, RICH, RICH_OUTPUT
-from tests.kernels import OF_A_RUNNER, execute
+from tests.kernels import OF_A_RUNNER, execute, run_runner
 
 pytestmark = pytest.mark.service
 CELLS = [RICH_OUTPUT, FIGURE_LEFT_OPEN, CLEARED, RICH]
@@ -35,20 +33,17 @@ def by_nbclient(notebook, folder):
 
 
 def by_papermill(notebook, folder):
+    nbformat.write(notebook, folder / "in.ipynb")
     words = ("in.ipynb", "out.ipynb", "-k", "python3", "--start-timeout", "180")
-    return by_command(notebook, folder, "papermill", *words)
+    run_runner("-m", "papermill", *words, folder=folder)
+    return nbformat.read(folder / "out.ipynb", as_version=4)
 
 
 def by_nbconvert(notebook, folder):
     words = ("--execute", "--to", "notebook", "in.ipynb", "--output", "out.ipynb")
     words += tuple(f"--ExecutePreprocessor.{name}={value}" for name, value in OF_A_RUNNER.items())
-    return by_command(notebook, folder, "nbconvert", *words)
-
-
-def by_command(notebook, folder, *words):
-    """Run a notebook by a program, as people do."""
     nbformat.write(notebook, folder / "in.ipynb")
-    subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
+    run_runner("-m", "nbconvert", *words, folder=folder)
     return nbformat.read(folder / "out.ipynb", as_version=4)
 
 

@@ -100,13 +100,8 @@ def test_papermill_runs_tagged_cells_as_jobs(tmp_path):
     )
     nbformat.write(made, path)
     out = tmp_path / "out.ipynb"
-    words = ["papermill", path.name, out.name, "-p", "epochs", "3", "--start-timeout", "180"]
-    subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
+    words = [path.name, out.name, "-p", "epochs", "3", "--start-timeout", "180"]
+    kernels.run_runner("-m", "papermill", *words, folder=tmp_path)
     ran = nbformat.read(out, as_version=4)
     job = next(cell for cell in ran.cells if "submarine:--gpus=1" in cell.metadata.tags)
     assert any("nightly: succeeded" in text for text in displays(job))
@@ -120,17 +115,9 @@ def test_nbval_passes_a_notebook_that_was_run(tmp_path):
     made = notebook(TRAIN, "%%submarine --name checked\nhistory = train(2)", "history")
     execute(made, tmp_path)
     nbformat.write(made, path)
-    command = [sys.executable, "-m", "pytest", "--nbval-lax", "-p", "no:cacheprovider"]
-    command += ["--nbval-kernel-startup-timeout", "180"]
-    ran = subprocess.run(
-        [*command, "--rootdir", str(tmp_path), path.name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout
-    assert "3 passed" in ran.stdout
+    words = ["pytest", "--nbval-lax", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    words += ["--nbval-kernel-startup-timeout", "180", path.name]
+    assert "3 passed" in kernels.run_runner("-m", *words, folder=tmp_path).stdout
 
 
 TYPED = """%load_ext submarine_magics
