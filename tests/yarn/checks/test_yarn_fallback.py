@@ -9,8 +9,8 @@ from submarine_engine.clusters.yarn.allocator import (
     open_allocator,
 )
 from submarine_engine.clusters.yarn.log_transport import Channel, Choice
-from submarine_engine.history import JobPaths
-from submarine_engine.job import JobSpec
+from submarine_engine.history import JobPaths, make_private
+from submarine_engine.job import JobSpec, Resources, Role
 
 LAUNCH = {"environment": "key", "probed": False, "python": "/usr/bin/python3"}
 
@@ -58,3 +58,35 @@ def test_jobs_of_programs_and_the_users_own_choice(way):
     assert type(way("busy", kept=False)) is DedicatedApplication
     assert type(way("held-back", kept=False, mode="warm")) is SharedApplication
     assert type(way("busy", kept=True, notebook="a.ipynb", mode="cold")) is DedicatedApplication
+
+
+class Master:
+    """Of a job's application: it has these containers."""
+
+    def __init__(self, *containers):
+        self.containers = containers
+
+    def get_containers(self, states):  # noqa: ARG002 - as skein has it
+        return self.containers
+
+    def close(self):
+        pass
+
+
+def test_of_a_gang_that_was_given_back_no_container_is_one_of_the_next_application(
+    way, tmp_path, monkeypatch
+):
+    make_private(tmp_path / "jobs" / "20260101-000000-abcde")
+    roles = (Role(count=2, resources=Resources(gpus=1)),)
+    gang = way("busy", kept=False, mode="cold", roles=roles)
+    monkeypatch.setattr(gang._services.rm, "kill", lambda _: None)
+    came = SimpleNamespace(
+        id="worker_0", yarn_container_id="container_1", yarn_node_http_address="n1:8042",
+        start_time=None, state="RUNNING",
+    )  # fmt: skip
+    instances = {"worker-0": "worker_0", "worker-1": "worker_1"}
+    gang.app_id, gang._app, gang._instances = "application_1", Master(came), instances
+    assert list(gang._poll()) == ["worker-0"]
+    gang.give_back()
+    gang._app, gang._instances = Master(), instances  # it has yet to hear what it is asked for
+    assert gang._poll() == {}

@@ -407,6 +407,7 @@ class Allocator(ABC):
     def _forget(self) -> None:
         self.gang.forget()
         self._instances, self._known, self._asking = {}, {}, {}
+        self._seen = {}  # the next master gives its containers the same names
         self._note_down()
 
     def _note_asking(self, task: str = "") -> None:
