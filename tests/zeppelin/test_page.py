@@ -73,6 +73,20 @@ def paragraph(page, note, number):
     return page.locator(f"[id='{note.ids[number]}']")
 
 
+def until_there(page, condition):
+    """Wait until a page shows something; where RUNNING came late, it was shown what was before."""
+
+    def is_there():
+        if condition():
+            return True
+        page.reload()
+        page.wait_for_selector("body[data-ready]")
+        page.wait_for_timeout(500)
+        return False
+
+    until(is_there)
+
+
 def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
     number = note.add(WAITING_JOB.format(file=str(tmp_path / "go")))
     page = opened()
@@ -80,17 +94,7 @@ def test_a_log_grows_in_the_paragraph_below_its_card(note, opened, tmp_path):
     note.start(number)
     expect(shown).to_contain_text("the first line", timeout=LIMIT)
     expect(shown.locator(".status")).to_have_text("RUNNING", timeout=LIMIT)
-
-    def is_drawn():
-        # Where RUNNING comes late, the page is shown what was saved before the card.
-        if shown.locator(".submarine-card[data-state=running]").count():
-            return True
-        page.reload()
-        page.wait_for_selector("body[data-ready]")
-        page.wait_for_timeout(500)
-        return False
-
-    until(is_drawn)
+    until_there(page, lambda: shown.locator(".submarine-card[data-state=running]").count() == 1)
     assert "the last line" not in shown.locator(".outputs").inner_text()
     link = shown.locator(".links a").first
     expect(link).to_be_visible(timeout=LIMIT)
@@ -123,17 +127,7 @@ def test_who_waits_for_a_job_says_so_and_a_command_does_not_wait(note, opened, t
         "FINISHED", timeout=LIMIT
     )
     expect(paragraph(page, note, command).locator("table.data")).to_contain_text("seen")
-
-    def is_linked():
-        # Where RUNNING comes late, the page is shown what was there before the link.
-        if paragraph(page, note, job).locator(".links a").count() == 1:
-            return True
-        page.reload()
-        page.wait_for_selector("body[data-ready]")
-        page.wait_for_timeout(500)
-        return False
-
-    until(is_linked)
+    until_there(page, lambda: paragraph(page, note, job).locator(".links a").count() == 1)
     (tmp_path / "go").touch()
     expect(waits).to_have_text("42", timeout=LIMIT)
 
