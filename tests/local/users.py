@@ -6,6 +6,7 @@ import grp
 import json
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import subprocess
@@ -207,7 +208,9 @@ class Place:
         self.folder = Path(tempfile.mkdtemp(prefix="shared-"))
         self.folder.chmod(0o755)
         self.machine = self.folder / "machine"
-        self.group = f"gpus{os.getpid()}"
+        # No process's id: the same one may be another container's, or a run's that was killed.
+        self._own = secrets.token_hex(4)
+        self.group = f"gpus{self._own}"
         self._names, self._users = [], []
 
     def begin(self):
@@ -221,7 +224,7 @@ class Place:
 
     def user(self, name, *, member=True, gpus=4):
         """Make a user of the machine."""
-        full = f"{name}{os.getpid()}"
+        full = f"{name}{self._own}"
         subprocess.run(
             ["useradd", "-M", "-N", "-g", "nogroup", "-d", str(self.folder / full), full],
             check=True,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 from submarine_zeppelin import wire
@@ -90,3 +93,19 @@ def test_what_a_restart_is_ending_takes_nothing_from_the_next_run(zeppelin, even
     events.over(former)
     until(lambda: (0, "TEXT", "line 1\n") in zeppelin.updates)
     assert all("restarted" not in data for _, _, data in zeppelin.updates)
+
+
+def test_a_page_that_was_late_for_the_first_is_told_to_draw_once_more(
+    zeppelin, events, monkeypatch
+):
+    first, second = wire._DRAW_AFTER
+    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=time.sleep)
+    monkeypatch.setattr(wire, "time", clock)
+    told = json.dumps({"noteId": "n1", "paraId": "p1"})
+    events.draw("n1", "p1")
+    clock.monotonic = lambda: 100.0 + first
+    until(lambda: zeppelin.links)
+    assert zeppelin.links == [told]
+    clock.monotonic = lambda: 100.0 + second
+    until(lambda: len(zeppelin.links) > 1)
+    assert zeppelin.links == [told, told]
